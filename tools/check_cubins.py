@@ -46,7 +46,7 @@ RELEASE = b"Cuda compilation tools, release "  # in .note.nv.tkinfo, up to a zer
 CODE_GROWTH = 0.005
 
 # The lowest 12 bits of an instruction.
-OPCODES = {"HMMA": 0x23C, "HGMMA": 0xDF0, "QGMMA": 0xDF3, "OMMA": 0x47F}
+OPCODES = {"HMMA": 0x23C, "HGMMA": 0xDF0, "QGMMA": 0xDF3, "QMMA": 0x27A, "OMMA": 0x47F}
 # What the code of a path must consist of, by chip; None: no tensor-core instruction. W4A4 on Hopper is emulated with fp16 products.
 PROVED_ON_HOPPER = ("w4a4", "w4a16-fp4-mma")  # rows of chips with the FP4 instruction: they serve nobody on Hopper
 EXPECTED = {
@@ -62,6 +62,7 @@ EXPECTED = {
     ("Workstation", "w4a16-mma"): "HMMA",
     ("Workstation", "w4a16-fp4-mma"): "HMMA",
     ("Workstation", "w8a16-mma"): "HMMA",
+    ("Workstation", "w8a8-mma"): "QMMA",
     ("Workstation", "w16a16-mma"): "HMMA",
     ("Workstation", "w4a4"): "OMMA",
     ("Hopper", "step"): None,

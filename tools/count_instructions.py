@@ -23,7 +23,7 @@ import tempfile
 
 import check_cubins
 
-PRODUCTS = {"HMMA": 16 * 8 * 16, "OMMA": 16 * 8 * 64}  # multiply-adds of one
+PRODUCTS = {"HMMA": 16 * 8 * 16, "QMMA": 16 * 8 * 32, "OMMA": 16 * 8 * 64}  # multiply-adds of one
 PIPES = {
     "fma": "FFMA FMUL FADD HFMA2 HMUL2 HADD2 IMAD FFMA2",
     "alu": "LOP3 SHF PRMT IADD3 IADD ISETP SEL LEA VIADD FMNMX FSETP FSEL MOV PLOP3 VIMNMX IMNMX F2FP BMSK SGXT",
@@ -130,7 +130,7 @@ def lines_of(chip, library, rows, nvdisasm):
                 continue  # emulated, a proof
             records = int(row.name.split()[1].split("x")[2]) // 64
             counts, products = main_loop(names, loops, records)
-            kind = "OMMA" if counts["OMMA"] else "HMMA"
+            kind = next(name for name in PRODUCTS if counts[name])
             issued = sum(counts.values())
             yield (f'    {{"{row.name}", "{CODES[chip]}", {PRODUCTS[kind]}, '
                    f"{issued / products:.2f}, {counts['alu'] / products:.2f}, {counts['fma'] / products:.2f}, "

@@ -30,6 +30,7 @@ WORDS = [
     ("stage_tokens", "", None, "staging of tokens"),
     ("combine", "", None, "combine"),
     ("norm_prompt", "", None, "norms"),
+    ("norm_fp4", "", None, "norms"),
     ("dense_few", "", None, "head, one row a piece"),
     ("route_", "", None, "routing"),
     ("embed", "", None, "the rest"),

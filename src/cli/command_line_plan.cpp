@@ -52,10 +52,12 @@ void add_plan(CLI::App& app, CommandLine& line) {
       ->add_option(
           "--matrix", o.matrix,
           "Of --choose, in place of --shape: a dense NVFP4 matrix of so many columns that has an input "
-          "scale")
+          "scale, or with --activations w8a8 one in FP8")
       ->excludes("--shape");
   command->add_option("--tokens", o.tokens, "Token counts, commas between them");
-  command->add_option("--activations", o.activations, "auto (as a model is served), w4a16 or w4a4")
+  command
+      ->add_option("--activations", o.activations,
+                   "auto (as a model is served), w4a16 or w4a4; of --matrix also w8a8: fp8 weights, prompts")
       ->capture_default_str();
   command->add_option("--format", o.format, "nvfp4 or mxfp4")->capture_default_str();
   command->add_option("--role", o.role, "decode, prefill or both")->capture_default_str();

@@ -121,11 +121,27 @@ std::vector<Role> roles_of(const std::string& text) {
   fail_with_hint(Code::invalid_request, "Known roles: decode, prefill, both.", "unknown role '{}'", text);
 }
 
+std::string_view activations_name(moe_layer::Activations activations) {
+  switch (activations) {
+    case moe_layer::Activations::w4a4: return "w4a4";
+    case moe_layer::Activations::w8a8: return "w8a8";
+    case moe_layer::Activations::w4a16: break;
+  }
+  return "w4a16";
+}
+
 const char* role_name(Role role) { return role == Role::decode ? "decode" : "prefill"; }
 
-// auto: as a served model is run there whose experts have input scales.
+constexpr std::string_view kW8a8 = "w8a8";
+
+// auto: as a served model is run there whose experts have input scales. w8a8 is of fp8 matrices alone.
 void set_activations(const PlanOptions& options, const ArchFacts& arch, Request& request) {
   const bool is_auto = options.activations == "auto";
+  if (options.activations == kW8a8) {
+    request.activations = moe_layer::Activations::w8a8;
+    request.format = WeightFormat::fp8;
+    return;
+  }
   request.packed_for_w4a4 =
       is_auto && moe_layer::serves_fp4_prompts(arch) && request.format == WeightFormat::nvfp4;
   if (!is_auto)
@@ -139,14 +155,14 @@ void set_activations(const PlanOptions& options, const ArchFacts& arch, Request&
 // A dense matrix some of whose inputs are FP4 is one expert of these rows (docs/decisions/0022).
 Choice matrix_choice(const ArchFacts& arch, const Request& request) {
   Choice choice;
-  if (request.order() == record::BitOrder::fp4) {
+  if (request.order() == record::BitOrder::fp4 || request.activations == moe_layer::Activations::w8a8) {
     choice = moe_layer::choose_gemm(arch, request);
     choice.down_row = choice.gate_up_row;
     return choice;
   }
   choice.refusal = fourfold::format(
-      "--matrix is for {} and FP4 inputs; with 16-bit ones the rows depend on the number of SMs (run "
-      "--explain)",
+      "--matrix is for {} and FP4 inputs, or --activations w8a8; with 16-bit ones the rows depend on the "
+      "number of SMs (run --explain)",
       format_name(WeightFormat::nvfp4));
   return choice;
 }
@@ -188,6 +204,20 @@ std::string answer_text(const Answer& answer) {
   return text + "\n";
 }
 
+// Who quantises the tokens of a W4A4 prompt: what a shape does not say, a checkpoint's input scales do.
+constexpr std::string_view kTokensByNorm =
+    "Tokens of W4A4 prompts are quantised by the norm before the layer (norm_fp4) where all its experts have "
+    "one input scale, and gathered by GEMM1; where scales differ after routing, once for each expert of a "
+    "token (quantize_tokens). Scales are never made one; loading a model says which layers differ.";
+
+constexpr std::string_view kTokenKernels =
+    "norm_fp4, or quantize_tokens where the experts' input scales differ";
+
+bool quantises_tokens(const Answer& answer) {
+  return answer.choice.ok() && answer.request.activations == moe_layer::Activations::w4a4 &&
+         answer.request.role == Role::prefill;
+}
+
 // Native rows are a promise that the chip has to keep: what happens if it does not.
 std::string answers_text(const std::vector<Answer>& answers) {
   std::string text;
@@ -197,6 +227,8 @@ std::string answers_text(const std::vector<Answer>& answers) {
     native = native || (answer.request.activations == moe_layer::Activations::w4a4 && answer.choice.ok() &&
                         !answer.choice.emulated);
   }
+  if (std::ranges::any_of(answers, quantises_tokens))
+    text += "\n" + plan::paragraph(std::string(kTokensByNorm));
   if (!native) return text;
   return text + "\n" +
          plan::paragraph(fourfold::format("W4A4 is refused on a chip whose FP4 instruction is beyond the "
@@ -218,14 +250,15 @@ std::string answers_json(const PlanOptions& options, const std::vector<Answer>& 
         .member("arch", answer.arch->name)
         .member("tokens", answer.request.tokens)
         .member("role", role_name(answer.request.role))
-        .member("activations", answer.request.activations == moe_layer::Activations::w4a4 ? "w4a4" : "w4a16")
-        .member("format", options.format);
+        .member("activations", activations_name(answer.request.activations))
+        .member("format", format_name(answer.request.format));
     if (answer.choice.ok())
       json.member("gate_up_row", answer.choice.gate_up_row)
           .member("down_row", answer.choice.down_row)
           .member("few", answer.choice.few)
           .member("emulated", answer.choice.emulated)
-          .member("because", answer.choice.because);
+          .member("because", answer.choice.because)
+          .member("tokens_quantised_by", quantises_tokens(answer) ? kTokenKernels : "");
     else
       json.member("refused", answer.choice.refusal);
     json.end_object();

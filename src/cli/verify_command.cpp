@@ -4,6 +4,7 @@
 #include <list>
 #include <mutex>
 #include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/glob.h"
@@ -147,10 +148,11 @@ class Verification {
   void probe(kernels::Machine& machine, Target& target) {
     target.probes = verify::run_probes(machine, report_.seed);
     report_.probed.push_back({machine.description(), target.probes});
-    for (const char* form : {"nvfp4", "mxfp4", "bf16"}) {
+    for (const char* form : {"nvfp4", "mxfp4", "bf16", "fp8"}) {
       const verify::Arithmetic arithmetic = verify::arithmetic_of(target.probes, form);
+      const char* asked = std::string_view(form) == "fp8" ? "W8A8" : "W4A4";
       if (!arithmetic.refusal.empty())
-        announce(console_, {fourfold::format("native {} rows", form), "W4A16", "W4A4", arithmetic.refusal},
+        announce(console_, {fourfold::format("native {} rows", form), "W4A16", asked, arithmetic.refusal},
                  options_.strict);
       else if (!arithmetic.notice.empty())
         say(arithmetic.notice);

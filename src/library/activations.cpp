@@ -110,27 +110,36 @@ std::string_view activations_name(Activations activations) {
 }
 
 Fp4Chip modelled_chip(const plan::ArchFacts& arch) {
-  return {
-      std::string(arch.name), moe_layer::serves_fp4_prompts(arch), {}, {}, moe_layer::has_fp8_prompts(arch)};
+  Fp4Chip chip;
+  chip.arch = arch.name;
+  chip.has_instruction = moe_layer::serves_fp4_prompts(arch);
+  chip.has_fp8_rows = moe_layer::has_fp8_prompts(arch);
+  return chip;
 }
 
 Fp4Chip fp4_chip(kernels::Machine& machine, bool is_simulated) {
   Fp4Chip chip = modelled_chip(machine.arch());
   if (!chip.has_instruction || is_simulated) return chip;
-  const verify::Arithmetic found = verify::arithmetic_of(verify::run_probes(machine, 1), "nvfp4");
-  chip.refusal = found.refusal;
-  chip.notice = found.notice;
+  const std::vector<verify::Probe> probes = verify::run_probes(machine, 1);
+  const verify::Arithmetic fp4 = verify::arithmetic_of(probes, "nvfp4"),
+                           fp8 = verify::arithmetic_of(probes, "fp8");
+  chip.refusal = fp4.refusal;
+  chip.notice = fp4.notice;
+  chip.fp8_refusal = fp8.refusal;
+  chip.fp8_notice = fp8.notice;
   return chip;
 }
 
 ChosenActivations choose_activations(const BackendOptions& options, const Fp4Chip& chip) {
   const Activations asked = parse_model_activations(options.activations);
   const bool is_auto = asked == Activations::automatic;
-  if (asked == Activations::w8a8 && on_machine(options.backend) && !chip.has_fp8_rows)
-    fail_with_hint(Code::unsupported_op, "Leave out --activations, or use w4a16.",
-                   "--activations w8a8 is refused on this {}: FP8 x FP8 kernels are there for Hopper's wgmma "
-                   "alone",
-                   chip.arch);
+  if (asked == Activations::w8a8 && on_machine(options.backend)) {
+    if (!chip.has_fp8_rows || !chip.fp8_refusal.empty())
+      fail_with_hint(Code::unsupported_op, "Leave out --activations, or use w4a16.",
+                     "--activations w8a8 is refused on this {}: {}", chip.arch,
+                     chip.has_fp8_rows ? chip.fp8_refusal : "it has no FP8 x FP8 kernels");
+    return {asked, false, {}, chip.fp8_notice};
+  }
   if (!on_machine(options.backend) || !(is_auto || is_fp4(asked))) return {asked, false, {}, {}};
   std::string why_not = chip.refusal;
   if (!chip.has_instruction) why_not = fourfold::format("{} has no FP4 tensor cores", chip.arch);
@@ -208,7 +217,8 @@ void mention_activations(const ChosenActivations& chosen, const OpenModel& model
                          const Listener& listener) {
   if (!on_machine(options.backend)) return;
   const std::ptrdiff_t here = fp4_count(program);
-  if (here > 0 && !chosen.notice.empty()) listener.notice(chosen.notice);
+  if ((here > 0 || chosen.activations == Activations::w8a8) && !chosen.notice.empty())
+    listener.notice(chosen.notice);
   if (here > 0 && chosen.emulated)
     listener.fact("FP4 activations are emulated on this chip, for a proof: times say nothing");
   if (options.activations != "auto") return;

@@ -20,11 +20,13 @@ std::string_view activations_name(model::Activations activations);
 
 // What is known of the FP4 instruction on a chip.
 struct Fp4Chip {
-  std::string arch;
+  std::string arch = {};
   bool has_instruction = false;
-  std::string refusal;        // why it may not be used though it is there; empty: it may
-  std::string notice;         // why its bits are not promised
-  bool has_fp8_rows = false;  // kernels that multiply FP8 x FP8 for prompts (w8a8)
+  std::string refusal = {};      // why it may not be used though it is there; empty: it may
+  std::string notice = {};       // why its bits are not promised
+  bool has_fp8_rows = false;     // kernels that multiply FP8 x FP8 for prompts (w8a8)
+  std::string fp8_refusal = {};  // the same two of their instruction
+  std::string fp8_notice = {};
 };
 // One whose instruction, if it has one, does what it should: the simulated ones, and cards that are not here.
 Fp4Chip modelled_chip(const plan::ArchFacts& arch);
@@ -35,7 +37,7 @@ struct ChosenActivations {
   model::Activations activations = model::Activations::automatic;
   bool emulated = false;    // the chip has no FP4 instruction: a proof
   std::string why_not_fp4;  // auto on a GPU that takes 16-bit activations: why; empty: it does not
-  std::string notice;       // about the FP4 instruction that is used
+  std::string notice;       // about the FP4 or FP8 instruction that is used
 };
 
 // auto on a GPU: FP4 for prompts where the chip has the instruction and it does what it should, else 16 bits.

@@ -7,7 +7,7 @@ namespace fourfold::plan {
 namespace {
 
 // clang-format off
-constexpr std::array<InstructionCount, 85> kCounts{{
+constexpr std::array<InstructionCount, 88> kCounts{{
     {"moe_gemm 128x128x128 w4a16-mma mxfp4", "sm90", 2048, 9.09, 4.41, 1.42, 0.53},
     {"moe_gemm 128x128x128 w4a16-mma nvfp4", "sm90", 2048, 9.17, 4.48, 1.42, 0.53},
     {"moe_gemm 128x128x256 w4a16-mma mxfp4", "sm90", 2048, 9.09, 4.41, 1.42, 0.53},
@@ -49,6 +49,7 @@ constexpr std::array<InstructionCount, 85> kCounts{{
     {"moe_gemm 128x128x128 w4a16-mma mxfp4", "sm120", 2048, 3.44, 0.83, 0.34, 0.53},
     {"moe_gemm 128x128x128 w4a16-mma nvfp4", "sm120", 2048, 3.45, 0.84, 0.34, 0.53},
     {"moe_gemm 128x128x128 w4a4 nvfp4", "sm120", 8192, 5.47, 0.88, 0.47, 0.81},
+    {"moe_gemm 128x128x128 w8a8-mma fp8", "sm120", 4096, 6.92, 4.16, 1.00, 0.38},
     {"moe_gemm 128x128x256 w4a16-mma mxfp4", "sm120", 2048, 3.44, 0.83, 0.34, 0.53},
     {"moe_gemm 128x128x256 w4a16-mma nvfp4", "sm120", 2048, 3.45, 0.84, 0.34, 0.53},
     {"moe_gemm 128x128x256 w4a4 nvfp4", "sm120", 8192, 4.94, 0.78, 0.42, 0.81},
@@ -76,12 +77,14 @@ constexpr std::array<InstructionCount, 85> kCounts{{
     {"moe_gemm 128x32x128 w4a16-mma nvfp4", "sm120", 2048, 6.88, 2.62, 1.38, 0.62},
     {"moe_gemm 128x32x128 w4a4 nvfp4", "sm120", 8192, 6.81, 1.06, 0.69, 1.00},
     {"moe_gemm 128x32x128 w8a16-mma fp8", "sm120", 2048, 7.62, 2.88, 2.00, 0.62},
+    {"moe_gemm 128x32x128 w8a8-mma fp8", "sm120", 4096, 8.19, 4.25, 1.00, 0.75},
     {"moe_gemm 128x64x128 w16a16-mma bf16 clamped", "sm120", 2048, 3.06, 0.31, 0.00, 0.62},
     {"moe_gemm 128x64x128 w16a16-mma bf16", "sm120", 2048, 3.06, 0.31, 0.00, 0.62},
     {"moe_gemm 128x64x128 w4a16-mma mxfp4", "sm120", 2048, 4.50, 1.41, 0.69, 0.56},
     {"moe_gemm 128x64x128 w4a16-mma nvfp4", "sm120", 2048, 4.50, 1.44, 0.69, 0.56},
     {"moe_gemm 128x64x128 w4a4 nvfp4", "sm120", 8192, 6.81, 1.06, 0.69, 1.00},
     {"moe_gemm 128x64x128 w8a16-mma fp8", "sm120", 2048, 5.06, 1.56, 1.00, 0.56},
+    {"moe_gemm 128x64x128 w8a8-mma fp8", "sm120", 4096, 7.34, 4.19, 1.00, 0.50},
     {"moe_gemm 128x8x256 w4a16-mma mxfp4 clamped", "sm120", 2048, 20.25, 9.50, 5.50, 1.00},
     {"moe_gemm 128x8x256 w4a16-mma mxfp4", "sm120", 2048, 20.25, 9.50, 5.50, 1.00},
     {"moe_gemm 128x8x256 w4a16-mma nvfp4", "sm120", 2048, 20.25, 9.75, 5.50, 1.00},

@@ -158,7 +158,9 @@ class Timer {
     const double multiply_adds = share * slots * kRecordRows * kRecordColumns;
     const double issued = std::max(count->issued, 2 * count->alu);  // the ALU takes half a warp a clock
     const double waits = multiply_adds / count->multiply_adds * issued / kSchedulers * chip_.tile_stall;
-    const double rate = 2 * count->multiply_adds > kProductFlops ? chip_.fp4_flops : chip_.tensor_flops;
+    const double wide =
+        2 * count->multiply_adds / kProductFlops;  // FP8's products are twice bf16's, FP4's more
+    const double rate = wide > 2 ? chip_.fp4_flops : wide * chip_.tensor_flops;
     return wait(kStart) + side_by_side({memory(), issue(std::max(waits, 2 * multiply_adds / rate))});
   }
   // A clock and SM, of a prompt's attention.

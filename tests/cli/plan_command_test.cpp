@@ -163,6 +163,43 @@ TEST(PlanCommand, AMatrixWithAnInputScaleTakesFp4RowsToo) {
   EXPECT_NE(plan_text(options, kMiss).find("--matrix is for nvfp4 and FP4 inputs"), std::string::npos);
 }
 
+// FP8 x FP8 is of dense matrices, and of prompts.
+TEST(PlanCommand, AnFp8MatrixTakesFp8Rows) {
+  PlanOptions options;
+  options.choose = true;
+  options.matrix = 2048;
+  options.tokens = "1,2048";
+  options.activations = "w8a8";
+  options.role = "prefill";
+  options.archs = "sm90,sm120,sm121";
+  const std::string text = plan_text(options);
+  for (const char* line : {"sm90 2048 tokens, prefill: moe_gemm 128x256x128 w8a8-wgmma fp8\n",
+                           "sm120 1 token, prefill: moe_gemm 128x32x128 w8a8-mma fp8 (FP8 x FP8 by mma",
+                           "sm120 2048 tokens, prefill: moe_gemm 128x128x128 w8a8-mma fp8 (FP8 x FP8 by mma",
+                           "sm121 2048 tokens, prefill: moe_gemm 128x128x128 w8a8-mma fp8 (FP8 x FP8 by mma"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  options.role = "decode";
+  EXPECT_NE(plan_text(options, kMiss).find("for prompt rows"), std::string::npos);
+  options.role = "prefill";
+  options.matrix = 0;
+  options.shape = "35b";
+  EXPECT_NE(plan_text(options, kMiss).find("for dense matrices"), std::string::npos);
+}
+
+// Who quantises tokens follows from scales that a shape does not have: both ways are named.
+TEST(PlanCommand, W4a4PromptsSayWhoQuantises) {
+  PlanOptions options;
+  options.choose = true;
+  options.shape = "35b";
+  options.tokens = "2048";
+  options.archs = "sm120";
+  const std::string text = plan_text(options);
+  EXPECT_NE(text.find("(norm_fp4)"), std::string::npos) << text;
+  EXPECT_NE(text.find("(quantize_tokens)"), std::string::npos) << text;
+  options.role = "decode";
+  EXPECT_EQ(plan_text(options).find("norm_fp4"), std::string::npos);
+}
+
 TEST(PlanCommand, ARefusedChoiceIsAMissWithItsReason) {
   PlanOptions options;
   options.choose = true;

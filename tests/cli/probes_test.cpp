@@ -24,10 +24,10 @@ TEST(Probes, EveryBitAgreesOnTheSimulator) {
   for (const plan::ArchFacts* arch : {&plan::kSm120, &plan::kSm90})
     simulator_target(*arch).use(3, [](kernels::Machine& machine) {
       const std::vector<Probe> probes = run_probes(machine, 11);
-      EXPECT_EQ(probes.size(), 6u);
+      EXPECT_EQ(probes.size(), machine.arch().has_wgmma ? 6u : 7u);  // Hopper's FP8 rows are wgmma's
       for (const Probe& probe : probes)
         EXPECT_EQ(probe.outcome, Outcome::same_bits) << probe.name << ": " << probe.detail;
-      for (const char* form : {"nvfp4", "mxfp4", "bf16"}) {
+      for (const char* form : {"nvfp4", "mxfp4", "bf16", "fp8"}) {
         EXPECT_EQ(arithmetic_of(probes, form).refusal, "");
         EXPECT_EQ(arithmetic_of(probes, form).notice, "");
       }
@@ -151,6 +151,21 @@ TEST(Probes, EachFormAnswersForItself) {
     EXPECT_EQ(arithmetic_of(probes, form).refusal, "");
     EXPECT_EQ(arithmetic_of(probes, form).notice, "");
   }
+}
+
+// So is the E4M3 one, whose rows are another option's.
+TEST(Probes, Fp8AnswersForItself) {
+  const std::vector<Probe> probes = probes_of(chip(
+      [](kernels::Memory& memory, const plan::RowFacts& row, const moe::GemmParams& params) {
+        if (row.path != "w8a8-mma") return;
+        const std::vector<unsigned char> ones(2 * 2048, 0x38);  // the first strip's records
+        memory.write(const_cast<unsigned char*>(params.weights), ones.data(), ones.size());
+      },
+      {}));
+  const std::string refusal = arithmetic_of(probes, "fp8").refusal;
+  EXPECT_TRUE(has(refusal, "the silicon probe 'FP8' is beyond the bound")) << refusal;
+  EXPECT_TRUE(has(refusal, "use 16-bit activations (w4a16)")) << refusal;
+  for (const char* form : {"nvfp4", "mxfp4", "bf16"}) EXPECT_EQ(arithmetic_of(probes, form).refusal, "");
 }
 
 // A number where a NaN belongs is no rounding, and a probe that cannot run has shown nothing.

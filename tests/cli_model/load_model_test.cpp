@@ -152,8 +152,9 @@ TEST(LoadModel, ActivationsFollowTheChip) {
   using library::choose_activations;
   using library::Fp4Chip;
   using model::Activations;
-  const Fp4Chip hopper{"sm90", false, {}, {}}, workstation{"sm120", true, {}, {}};
-  const Fp4Chip odd{"sm120", true, {}, "other bits"}, broken{"sm120", true, "beyond the bound", {}};
+  const Fp4Chip hopper{.arch = "sm90"}, workstation{.arch = "sm120", .has_instruction = true};
+  const Fp4Chip odd{.arch = "sm120", .has_instruction = true, .notice = "other bits"},
+      broken{.arch = "sm120", .has_instruction = true, .refusal = "beyond the bound"};
   const BackendOptions automatic{.backend = "cuda"};
   EXPECT_EQ(choose_activations(automatic, workstation).activations, Activations::w4a4_prefill);
   EXPECT_EQ(choose_activations(automatic, odd).activations, Activations::w4a4_prefill);
@@ -181,8 +182,15 @@ TEST(LoadModel, Fp8ActivationsAreGivenOrRefused) {
   const BackendOptions asked{.backend = "cuda", .activations = "w8a8"};
   EXPECT_EQ(choose_activations(asked, library::modelled_chip(plan::kSm90)).activations,
             model::Activations::w8a8);
-  expect_error(Code::unsupported_op, {"w8a8", "sm120", "Hopper"},
-               [&] { choose_activations(asked, library::modelled_chip(plan::kSm120)); });
+  library::Fp4Chip workstation = library::modelled_chip(plan::kSm120);
+  workstation.fp8_notice = "a last bit";
+  EXPECT_EQ(choose_activations(asked, workstation).activations, model::Activations::w8a8);
+  EXPECT_EQ(choose_activations(asked, workstation).notice, "a last bit");
+  workstation.fp8_refusal = "beyond the bound";
+  expect_error(Code::unsupported_op, {"w8a8", "sm120", "beyond the bound"},
+               [&] { choose_activations(asked, workstation); });
+  expect_error(Code::unsupported_op, {"w8a8", "sm100", "no FP8 x FP8 kernels"},
+               [&] { choose_activations(asked, library::modelled_chip(plan::kSm100)); });
   Captured captured;
   const auto mixed = open_model(checkpoint::golden_model("modelopt_mixed").string(), captured.console);
   const auto plain = open_model(checkpoint::golden_model("bf16").string(), captured.console);

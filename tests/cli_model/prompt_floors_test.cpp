@@ -44,8 +44,13 @@ TEST_F(PromptFloors, CountExpertsByHand) {
   const std::string row = "moe_gemm 128x128x256 w4a4";
   EXPECT_DOUBLE_EQ(sum(row, "gate_up", record_flops), 40 * 2 * kSlots * kHidden * 2 * kNeurons);
   EXPECT_DOUBLE_EQ(sum(row, "down", record_flops), 40 * 2 * kSlots * kHidden * kNeurons);
-  // Token records of 4.5 bits a number in and out; bf16 rows behind the second.
-  EXPECT_DOUBLE_EQ(sum(row, "gate_up", row_bytes), 40 * kSlots * (kHidden + kNeurons) * 4.5 / 8);
+  // Token records of 4.5 bits a number, of each row once in and of each slot out; bf16 rows behind the
+  // second.
+  EXPECT_DOUBLE_EQ(sum(row, "gate_up", row_bytes), 40 * (kRows * kHidden + kSlots * kNeurons) * 4.5 / 8);
+  // The norm makes them: the residual stream and what joins it in, staged rows and records out.
+  const auto bytes = [](const KernelWork& work) { return work.other_bytes; };
+  EXPECT_DOUBLE_EQ(sum("norm_fp4", "", bytes), 40 * kRows * kHidden * (8 + 2 + 4.5 / 8));
+  EXPECT_EQ(sum("quantize_tokens", "", bytes), 0);
   EXPECT_DOUBLE_EQ(sum(row, "down", row_bytes), 40 * kSlots * (kNeurons * 4.5 / 8 + kHidden * 2));
 }
 

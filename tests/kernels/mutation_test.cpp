@@ -283,11 +283,13 @@ TEST(Mutation, TiledWgmmaLongStagesAndManyTokens) {
 }
 
 // A row whose operands these small layers do not have (MXFP4 tokens, bf16 and fp8 weights) is run alone.
-void run_row_alone(const plan::RowFacts& row, const plan::ArchFacts* arch) {
+// by_row: W4A4 tokens are gathered.
+void run_row_alone(const plan::RowFacts& row, const plan::ArchFacts* arch, bool by_row = false) {
   SCOPED_TRACE(row.row);
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device, {.arch = arch, .persistent_blocks = 1});
-  const verify::GemmCase test{row, moe::Op::plain, 256, 1024, {9, 0, 12}, 5};
+  verify::GemmCase test{row, moe::Op::plain, 256, 1024, {9, 0, 12}, 5};
+  test.by_row = by_row;
   const Run<std::uint16_t> run = [&]() -> std::vector<std::uint16_t> {
     const verify::Result result = verify::run_gemm_case(*machine, test, true);
     if (!result.failure.empty()) throw std::runtime_error(result.failure);
@@ -302,6 +304,22 @@ TEST(Mutation, TiledFp8) {
   const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
   for (const plan::RowFacts& row : machine->rows(kernels::RowKind::gemm))
     if (row.path == moe::W8a8Wgmma::name && (row.n == 64 || wants_all())) run_row_alone(row, &plan::kSm90);
+}
+
+TEST(Mutation, TiledFp8Mma) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  for (const plan::RowFacts& row : machine->rows(kernels::RowKind::gemm))
+    if (row.path == moe::W8a8Mma::name && (row.n == 64 || wants_all())) run_row_alone(row, &plan::kSm120);
+}
+
+TEST(Mutation, TiledFp4ByRow) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  for (const plan::RowFacts& row : machine->rows(kernels::RowKind::gemm))
+    if (row.row == "moe_gemm 128x32x128 w4a4 nvfp4" ||
+        (wants_all() && row.kernel == "moe_gemm" && row.path == moe::W4a4::name))
+      run_row_alone(row, &plan::kSm120, /*by_row=*/true);
 }
 
 TEST(Mutation, EveryFewRow) {

@@ -24,7 +24,8 @@ struct SmallLayerOptions {
   int pool = 8;  // tokens to choose batches from
   std::uint64_t seed = 1;
   bool packed_for_w4a4 = false;
-  bool clamped = false;  // with biases, and a limit that some gates and ups are beyond
+  bool clamped = false;          // with biases, and a limit that some gates and ups are beyond
+  bool one_input_scale = false;  // of gate and up, for all experts
 };
 
 class SmallLayer {
@@ -107,7 +108,8 @@ class SmallLayer {
           nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0) * 2e-3)});
       const auto two = nvfp4_input_scale(ModelOptInputScale{static_cast<float>(random.uniform(0.5, 2.0))});
       const float both[4] = {one.scale, one.inverse, two.scale, two.inverse};
-      for (std::size_t i = 0; i < 4; ++i) input[i].push_back(both[i]);
+      for (std::size_t i = 0; i < 4; ++i)
+        input[i].push_back(options_.one_input_scale && i < 2 && e > 0 ? input[i].front() : both[i]);
     }
     weights_ = {arena_.upload(gate_up, "gate/up records"),     arena_.upload(down, "down records"),
                 arena_.upload(scales[0], "gate scales"),       arena_.upload(scales[1], "up scales"),

@@ -102,6 +102,7 @@ TEST(StepMutation, DenseSumNorm) {
 }
 TEST(StepMutation, NormRows) { mutate_kernel("norm_rows"); }
 TEST(StepMutation, NormPrompt) { mutate_kernel("norm_prompt"); }
+TEST(StepMutation, NormFp4) { mutate_kernel("norm_fp4"); }
 TEST(StepMutation, QuantizeRows) { mutate_kernel("quantize_rows"); }
 TEST(StepMutation, SelectNorm) { mutate_kernel("select_norm"); }
 TEST(StepMutation, AddGated) { mutate_kernel("add_gated"); }

@@ -203,9 +203,10 @@ InputNeed need_of(const MatrixUse& use, const kernel::PackedMatrix& packed, cons
     case InputFormat::nvfp4: break;
     case InputFormat::fp8:
     case InputFormat::fp8_prefill:
-      fail_with_hint(Code::unsupported_op, "Run it with --activations w4a16.",
-                     "{}: the CPU backend has no FP8 activations (w8a8); Hopper GPUs and the reference do",
-                     use.matrix->name);
+      fail_with_hint(
+          Code::unsupported_op, "Run it with --activations w4a16.",
+          "{}: the CPU backend has no FP8 activations (w8a8); the GPU backend and the reference do",
+          use.matrix->name);
     case InputFormat::nvfp4_prefill:
       fail_with_hint(Code::unsupported_op, "Run it with --activations w4a4 or w4a16.",
                      "{}: the CPU backend quantises the inputs of a matrix for every row or for none",

@@ -94,6 +94,24 @@ struct NormPromptParams {
   PromptRows rows;
 };
 
+// A row as matrices with FP4 inputs of one scale read it.
+struct Fp4Rows {
+  unsigned char* records;  // token records [rows / 8][columns / 64], the last group whole; null: not wanted
+  float inverse;           // of the input scale
+};
+// So many input scales of one norm's readers: a layer's experts have one, its shared expert another. Rows for
+// more are quantised behind it.
+inline constexpr int kFp4Sets = 2;
+
+// norm_fp4: as norm_prompt, and token records. A block a row, and for each that the last eight lack.
+struct NormFp4Params {
+  NormParams norm;  // `out` is not used
+  PromptRows rows;  // plain and staged alone
+  Fp4Rows fp4[kFp4Sets];
+  std::int32_t row_count;
+};
+constexpr int norm_fp4_blocks(int rows) { return moe::round_up(rows, record::kTokens); }
+
 // quantize_rows: bf16 rows, plain or staged, to codes. A warp a row.
 struct QuantizeRowsParams {
   const std::uint16_t* rows;
@@ -106,6 +124,7 @@ struct QuantizeRowsParams {
 };
 
 inline constexpr const char* kNormPromptRow = "norm_prompt";
+inline constexpr const char* kNormFp4Row = "norm_fp4";
 inline constexpr const char* kQuantizeRowsRow = "quantize_rows";
 inline constexpr int kQuantizeWarps = 8;
 constexpr int quantize_blocks(int rows) { return (rows + kQuantizeWarps - 1) / kQuantizeWarps; }

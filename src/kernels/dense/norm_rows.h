@@ -78,16 +78,18 @@ FOURFOLD_DEVICE void norm_and_store(Cta cta, NormStorage& storage, int warp, int
   }
 }
 
-// The row a block norms, with what is added to it, and the norm's weights, which no kernel before this
-// writes.
+// The norm's weights, which no kernel before this writes.
 template <class Cta>
-FOURFOLD_DEVICE void load_norm_row(Cta cta, const NormParams& params, int warp, std::int64_t row,
-                                   NormValues& values, NormValues& weight) {
+FOURFOLD_DEVICE void load_norm_weight(Cta cta, const NormParams& params, int warp, NormValues& weight) {
 #pragma unroll
   for (int i = 0; i < kNormPieces; ++i)
     load_eight(cta, params.weight, norm_column(cta, warp, i), params.columns, weight[i]);
-  cta.wait_predecessors();
-  cta.release_successors();
+}
+
+// The row a block norms, with what is added to it.
+template <class Cta>
+FOURFOLD_DEVICE void load_norm_values(Cta cta, const NormParams& params, int warp, std::int64_t row,
+                                      NormValues& values) {
 #pragma unroll
   for (int i = 0; i < kNormPieces; ++i)
     load_eight(cta, params.x + row, norm_column(cta, warp, i), params.columns, values[i]);
@@ -95,6 +97,15 @@ FOURFOLD_DEVICE void load_norm_row(Cta cta, const NormParams& params, int warp, 
   for (int i = 0; i < kNormPieces; ++i)
     if (params.add != NormAdd::none && norm_column(cta, warp, i) < params.columns)
       add_eight(cta, params, row + norm_column(cta, warp, i), values[i]);
+}
+
+template <class Cta>
+FOURFOLD_DEVICE void load_norm_row(Cta cta, const NormParams& params, int warp, std::int64_t row,
+                                   NormValues& values, NormValues& weight) {
+  load_norm_weight(cta, params, warp, weight);
+  cta.wait_predecessors();
+  cta.release_successors();
+  load_norm_values(cta, params, warp, row, values);
 }
 
 template <class Cta>

@@ -11,6 +11,7 @@
 #include "kernels/dense/dense_sum.h"
 #include "kernels/dense/dense_sum_norm.h"
 #include "kernels/dense/dense_tall.h"
+#include "kernels/dense/norm_fp4.h"
 #include "kernels/dense/norm_prompt.h"
 #include "kernels/dense/norm_rows.h"
 #include "kernels/dense/quantize_rows.h"
@@ -248,6 +249,21 @@ struct NormPromptRow {
 };
 
 template <class ArchT>
+struct NormFp4Row {
+  using Arch = ArchT;
+  using Params = NormFp4Params;
+  using Storage = NormStorage;
+  static constexpr int threads = 32 * kNormWarps;
+  static constexpr int blocks_per_sm = 2;
+  static std::string name() { return kNormFp4Row; }
+  static plan::RowFacts facts() { return kernels::step_facts<NormFp4Row>(kNormFp4Row, "prefill", "nvfp4"); }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    norm_fp4(cta, params);
+  }
+};
+
+template <class ArchT>
 struct QuantizeRowsRow {
   using Arch = ArchT;
   using Params = QuantizeRowsParams;
@@ -324,6 +340,7 @@ using BiasedRows = moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, N
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
     moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>,
-              moe::RowList<NormRow<Arch>, NormPromptRow<Arch>, QuantizeRowsRow<Arch>>, BiasedRows<Arch>>;
+              moe::RowList<NormRow<Arch>, NormPromptRow<Arch>, NormFp4Row<Arch>, QuantizeRowsRow<Arch>>,
+              BiasedRows<Arch>>;
 
 }  // namespace fourfold::dense

@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "kernels/launch/row.h"
 #include "kernels/launch/sim_rows.h"
+#include "kernels/moe/paths.h"
 
 namespace fourfold::kernels {
 namespace {
@@ -101,6 +102,7 @@ class SimMachine final : public Machine {
     queue_.sms = options.sms;
     for (const SimRow& row : all_rows()) {
       if (row.facts.arch == plan::kSm90.name && !arch_->has_wgmma) continue;
+      if (row.facts.path == moe::W8a8Mma::name && arch_->has_wgmma) continue;  // as Hopper has not
       if (refuses(row.facts)) continue;
       rows_[static_cast<std::size_t>(row.kind)].push_back(&row);
       facts_[static_cast<std::size_t>(row.kind)].push_back(row.facts);

@@ -36,7 +36,7 @@ constexpr double kFp4Bytes = 4.5 / 8;  // of a number in a token record
 
 // Of a number of the rows that a GEMM reads.
 double token_bytes_of(std::string_view path) {
-  return path == moe::W4a4::name ? kFp4Bytes : path == moe::W8a8Wgmma::name ? 1 : 2;
+  return path == moe::W4a4::name ? kFp4Bytes : moe::takes_fp8(path) ? 1 : 2;
 }
 
 // The rows of a GEMM, in and out. `read`: of those that it finds in memory; slots may share one.
@@ -283,6 +283,11 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     const dense::PromptRows& rows = norm.rows;
     work.other_bytes = (8.0 + (rows.plain ? 2 : 0) + (rows.staged ? 2 : 0) + (rows.codes ? 1 : 0)) * blocks *
                        norm.norm.columns;
+  } else if (kernel == dense::kNormFp4Row) {
+    const auto& norm = as<dense::NormFp4Params>(params);
+    double bytes = 8.0 + (norm.rows.plain ? 2 : 0) + (norm.rows.staged ? 2 : 0);
+    for (const dense::Fp4Rows& set : norm.fp4) bytes += set.records != nullptr ? kFp4Bytes : 0;
+    work.other_bytes = bytes * norm.row_count * norm.norm.columns;
   } else if (kernel == dense::kQuantizeRowsRow) {
     const auto& quantize = as<dense::QuantizeRowsParams>(params);
     work.other_bytes = 3.0 * quantize.row_count * quantize.columns;

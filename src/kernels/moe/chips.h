@@ -24,16 +24,19 @@ struct Hopper {
   using Shared = Sm90Within99K;
   using Own = plan::Sm90;
   static constexpr bool has_wgmma = true;
+  static constexpr bool has_fp8_mma = false;  // ptxas makes bf16 products of it, after a conversion
 };
 struct Workstation {  // SM120 and SM121: one source, one budget
   using Shared = plan::Sm120;
   using Own = plan::Sm120;
   static constexpr bool has_wgmma = false;
+  static constexpr bool has_fp8_mma = true;
 };
 struct Sm121Workstation {  // the same kernels under their own name, for plans
   using Shared = plan::Sm121;
   using Own = plan::Sm121;
   static constexpr bool has_wgmma = false;
+  static constexpr bool has_fp8_mma = true;
 };
 // The simulator: every row under SM120's limits, and the wgmma rows under Hopper's. Who simulates SM120
 // leaves those out.
@@ -41,6 +44,7 @@ struct Simulated {
   using Shared = plan::Sm120;
   using Own = plan::Sm120;
   static constexpr bool has_wgmma = true;
+  static constexpr bool has_fp8_mma = true;
 };
 
 }  // namespace fourfold::moe

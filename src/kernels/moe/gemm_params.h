@@ -28,11 +28,11 @@ constexpr bool stores_f32(Op op, bool decode) {
 struct GemmParams {
   const unsigned char* weights;  // records [experts][strips][records]
   // W4A16: bf16 rows in staged order; W8A8: E4M3 rows (fp8_token_byte() in record.h); W4A4: token records
-  // [slot / 8][records].
+  // [slot / 8][records], or of rows, [row / 8][records], where slot_token names these (the tiled kernel).
   const unsigned char* tokens;
   const TokenTile* tiles;  // [*tile_count]
   const std::int32_t* tile_count;
-  const std::int32_t* slot_token;   // row of `tokens` that a slot reads; null: the slot itself (W4A16 only)
+  const std::int32_t* slot_token;   // row of `tokens` that a slot reads; null: the slot itself
   const float* slot_weight;         // down: factor per slot; null: 1
   const float* scale;               // [experts] global scale of gate (or of the one matrix); null: 1
   const float* scale_up;            // [experts] global scale of up

@@ -42,6 +42,14 @@ struct W8a8Wgmma {
   static constexpr int token_bytes = 1;
   static constexpr record::BitOrder bit_order = record::BitOrder::half;
 };
+// The same through warp-level mma, for chips without wgmma. SM120's own sums are long, and cut at 128 columns
+// all the same: one order of sums for both paths.
+struct W8a8Mma {
+  static constexpr const char* name = "w8a8-mma";
+  static constexpr bool half_tokens = true;
+  static constexpr int token_bytes = 1;
+  static constexpr record::BitOrder bit_order = record::BitOrder::half;
+};
 // Tokens quantised to token records, the FP4 instruction of SM120 (emulated elsewhere, for proof).
 struct W4a4 {
   static constexpr const char* name = "w4a4";
@@ -52,12 +60,15 @@ struct W4a4 {
 
 template <class Path>
 inline constexpr bool kUsesWgmma = std::is_same_v<Path, W4a16Wgmma> || std::is_same_v<Path, W8a8Wgmma>;
+template <class Path>
+inline constexpr bool kTakesFp8 = std::is_same_v<Path, W8a8Wgmma> || std::is_same_v<Path, W8a8Mma>;
+constexpr bool takes_fp8(std::string_view path) { return path == W8a8Wgmma::name || path == W8a8Mma::name; }
 
 // The path's name in a row's: it says how wide the weights are in memory.
 template <class Path, class Format>
 constexpr const char* path_name() {
   constexpr bool wgmma = std::is_same_v<Path, W4a16Wgmma>;
-  if constexpr (std::is_same_v<Path, W8a8Wgmma>) return Path::name;
+  if constexpr (kTakesFp8<Path>) return Path::name;
   if constexpr (std::is_same_v<Format, record::Bf16Format>) return wgmma ? "w16a16-wgmma" : "w16a16-mma";
   if constexpr (std::is_same_v<Format, record::Fp8Format>) return wgmma ? "w8a16-wgmma" : "w8a16-mma";
   return Path::name;

@@ -1,6 +1,7 @@
 // The load role: fills the rings. Weight records come as plain 1-D bulk copies, one per strip. bf16
-// tokens are gathered row by row in 16-byte chunks into the swizzle; token records are bulk copies, one per
-// group of eight.
+// tokens are gathered row by row in 16-byte chunks into the swizzle. Token records are bulk copies, one per
+// group of eight slots; or, where they hold the rows of a norm and not an expert's slots, gathered token by
+// token.
 #pragma once
 
 #include <cstdint>
@@ -166,8 +167,86 @@ FOURFOLD_DEVICE void load_group_tiles(Cta cta, const moe::GemmParams& params,
 
 // ---- token records ----
 
+// Whether token records hold rows, which slots name; else they hold the slots.
+FOURFOLD_DEVICE bool gathers_records(const moe::GemmParams& params) { return params.slot_token != nullptr; }
+
+// A token of a record is 32 bytes of codes, which two neighbouring threads bring, and a word of scales, which
+// the first of them brings. A thread keeps which rows its tokens are; of 256 tokens it has no room for them
+// and asks again.
+template <class Row>
+struct RecordRows {
+  static constexpr int tokens_per_pass = 16 * Row::producer_warps;
+  static constexpr int passes = (Row::n + tokens_per_pass - 1) / tokens_per_pass;
+  static constexpr bool are_kept = passes <= 2;
+  std::uint32_t row[are_kept ? passes : 1];
+};
+
+// Places beyond the last token, up to a whole group, repeat it; their sums are not stored.
+template <class Row, class Cta>
+FOURFOLD_DEVICE std::uint32_t record_row(Cta cta, const moe::GemmParams& params, const Item& item,
+                                         int place) {
+  const int slot = item.tile.first_slot + (place < item.tile.count ? place : item.tile.count - 1);
+  return static_cast<std::uint32_t>(cta.load(params.slot_token + slot));
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void gather_fp4_tiles(Cta cta, const moe::GemmParams& params,
+                                      typename Row::Storage& storage) {
+  [[maybe_unused]] constexpr int kUnrolled = RecordRows<Row>::are_kept ? RecordRows<Row>::passes : 1;
+  device::PipelineCursor<Row::stages> fill;
+  const int thread = cta.thread() - 32 * Row::math_warps;
+  const int stages = stages_of_k<Row>(params);
+  for (TileWalk<Row, Cta> walk(cta, params); !walk.done(); walk.advance()) {
+    const Item item = walk.item();
+    const int places = moe::round_up(item.tile.count, record::kTokens);
+    RecordRows<Row> rows;
+    if constexpr (RecordRows<Row>::are_kept)
+#pragma unroll
+      for (int pass = 0; pass < RecordRows<Row>::passes; ++pass)
+        rows.row[pass] =
+            record_row<Row>(cta, params, item, pass * RecordRows<Row>::tokens_per_pass + thread / 2);
+    for (int s = 0; s < stages; ++s) {
+      cta.wait(&storage.empty[fill.stage], fill.phase ^ 1u);  // released by the math warps one lap ago
+      device::Mbarrier* full = &storage.full[fill.stage];
+      auto& stage = storage.stage[fill.stage];
+      if (thread < 32) load_weights<Row, 1>(cta, params, stage.weights, full, item, s, 0, 0);
+      const int panels = panels_of_stage<Row>(params, s);
+#pragma unroll kUnrolled
+      for (int pass = 0; pass < RecordRows<Row>::passes; ++pass) {
+        // Kept: worked out anew for every stage, or a pass would hold more than the loader's registers.
+        const int place = pass * RecordRows<Row>::tokens_per_pass + Cta::keep(thread) / 2;
+        if (place >= places) continue;
+        std::uint32_t row;
+        if constexpr (RecordRows<Row>::are_kept)
+          row = Cta::keep(rows.row[pass]);
+        else
+          row = record_row<Row>(cta, params, item, place);
+        const std::uint32_t group = row / record::kTokens, in_group = row % record::kTokens;
+        const unsigned char* from =
+            params.tokens + (static_cast<std::uint64_t>(group) * static_cast<std::uint32_t>(params.records) +
+                             static_cast<std::uint32_t>(s * Row::panels)) *
+                                record::kTokenRecordBytes;
+        record::TokenRecord* to = &stage.tokens[place / record::kTokens][0];
+#pragma unroll
+        for (int panel = 0; panel < Row::panels; ++panel) {
+          if (panel >= panels) break;
+          const unsigned char* record = from + panel * record::kTokenRecordBytes;
+          cta.copy_16_async(to[panel].payload + 32 * (place % record::kTokens) + 16 * (thread % 2),
+                            record + 32 * in_group + 16 * (thread % 2));
+          if (thread % 2 == 0)
+            cta.copy_4_async(to[panel].scales + 4 * (place % record::kTokens),
+                             record + record::kTokenPayloadBytes + 4 * in_group);
+        }
+      }
+      cta.copy_arrive(full);
+      fill.advance();
+    }
+  }
+}
+
 template <class Row, class Cta>
 FOURFOLD_DEVICE void load_fp4_tiles(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage) {
+  if (gathers_records(params)) return gather_fp4_tiles<Row>(cta, params, storage);
   if (cta.warp() != Row::math_warps) return;  // one warp is enough
   device::PipelineCursor<Row::stages> fill;
   const int lane = cta.lane();

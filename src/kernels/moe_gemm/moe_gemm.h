@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "kernels/moe/gemm_params.h"
 #include "kernels/moe_gemm/load_tiles.h"
+#include "kernels/moe_gemm/multiply_fp8_mma.h"
 #include "kernels/moe_gemm/multiply_mma.h"
 #include "kernels/moe_gemm/multiply_wgmma.h"
 #include "kernels/moe_gemm/tile_row.h"
@@ -23,12 +24,14 @@ template <class Row, class Cta>
 FOURFOLD_DEVICE void multiply_tiles(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage) {
   if constexpr (moe::kUsesWgmma<typename Row::Path>)
     multiply_tiles_wgmma<Row>(cta, params, storage);
+  else if constexpr (moe::kTakesFp8<typename Row::Path>)
+    multiply_tiles_fp8_mma<Row>(cta, params, storage);
   else
     multiply_tiles_mma<Row>(cta, params, storage);
 }
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE void init_barriers(Cta cta, typename Row::Storage& storage) {
+FOURFOLD_DEVICE void init_barriers(Cta cta, const moe::GemmParams& params, typename Row::Storage& storage) {
   constexpr int gatherers = 32 * Row::producer_warps;  // each thread announces its own copies
   if constexpr (Row::two_rings) {
     for (int stage = 0; stage < Row::stages; ++stage) {
@@ -40,8 +43,9 @@ FOURFOLD_DEVICE void init_barriers(Cta cta, typename Row::Storage& storage) {
       cta.init(&storage.tokens_empty[panel], Row::math_warps * Cta::kWarpArrivals);
     }
   } else {
+    const bool gathers = Row::Path::half_tokens || gathers_records(params);
     for (int stage = 0; stage < Row::stages; ++stage) {
-      cta.init(&storage.full[stage], Row::Path::half_tokens ? 1 + gatherers : 1);
+      cta.init(&storage.full[stage], gathers ? 1 + gatherers : 1);
       cta.init(&storage.empty[stage], Row::math_warps * Cta::kWarpArrivals);
     }
   }
@@ -51,7 +55,7 @@ FOURFOLD_DEVICE void init_barriers(Cta cta, typename Row::Storage& storage) {
 template <class Row, class Cta>
 FOURFOLD_DEVICE void tile_gemm(Cta cta, const moe::GemmParams& params) {
   auto& storage = cta.template shared<typename Row::Storage>();
-  if (cta.thread() == 0) init_barriers<Row>(cta, storage);
+  if (cta.thread() == 0) init_barriers<Row>(cta, params, storage);
   cta.sync_block();  // the barriers exist before anyone uses them
   // The tables and tokens come from the kernel before; successors may start as soon as ours are visible.
   cta.wait_predecessors();

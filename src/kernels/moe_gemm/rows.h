@@ -116,6 +116,12 @@ using Fp8Fp8Tiles = moe::RowList<Grouped<plan::Sm90, moe::W8a8Wgmma, record::Fp8
                                  Grouped<plan::Sm90, moe::W8a8Wgmma, record::Fp8Format, 128, 128, 128>,  //
                                  Grouped<plan::Sm90, moe::W8a8Wgmma, record::Fp8Format, 128, 64, 128>>;
 
+// The same with mma.
+template <class Arch>
+using Fp8Fp8MmaTiles = moe::RowList<Wide<Arch, moe::W8a8Mma, record::Fp8Format, 128, 128, 128>,  //
+                                    Wide<Arch, moe::W8a8Mma, record::Fp8Format, 128, 64, 128>,   //
+                                    Wide<Arch, moe::W8a8Mma, record::Fp8Format, 128, 32, 128>>;
+
 template <class Arch>
 using Fp4Tiles = moe::Join<NamedTiles<Wide, Arch, moe::W4a4, record::Nvfp4>, NarrowFp4Tiles<Arch>>;
 // MXFP4 tokens are a verified row, not a path that serves.
@@ -141,9 +147,10 @@ using HopperTiles =
               PlainWgmmaTiles<record::Fp8Format>, Fp8Fp8Tiles, ClampedWgmmaTiles>;
 
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows = moe::Join<MmaTiles<Arch, record::Nvfp4>, MmaTiles<Arch, record::Mxfp4>, Fp4Tiles<Arch>,
-                       Mxfp4Tiles<Arch>, Bf16MmaTiles<Arch>, Fp8MmaTiles<Arch>, ClampedTiles<Arch>,
-                       moe::If<Chip::has_wgmma, HopperTiles>>;
+using Rows =
+    moe::Join<MmaTiles<Arch, record::Nvfp4>, MmaTiles<Arch, record::Mxfp4>, Fp4Tiles<Arch>, Mxfp4Tiles<Arch>,
+              Bf16MmaTiles<Arch>, Fp8MmaTiles<Arch>, ClampedTiles<Arch>,
+              moe::If<Chip::has_fp8_mma, Fp8Fp8MmaTiles<Arch>>, moe::If<Chip::has_wgmma, HopperTiles>>;
 
 template <class Row>
 std::string row_name() {
@@ -171,7 +178,7 @@ std::vector<plan::RowPart> row_parts() {
   } else if constexpr (Row::Path::half_tokens) {
     add("token panels", sizeof(Storage::tokens));
     add("weight records", sizeof(Storage::weights));
-    add("epilogue staging", sizeof(Storage::staging));
+    if constexpr (moe::kUsesWgmma<typename Row::Path>) add("epilogue staging", sizeof(Storage::staging));
     add("barriers", sizeof(Storage::full) + sizeof(Storage::empty));
   } else {
     using Stage = typename Storage::Stage;

@@ -69,6 +69,15 @@ struct GroupStorage {
   device::Mbarrier empty[Stages];  // every math warp's products have read them
 };
 
+// FP8 with mma: the same ring; results go to memory straight from registers.
+template <class Shape, int Stages>
+struct Fp8Storage {
+  TokenPanel<Shape::n> tokens[Stages][Shape::token_panels_of_stage];
+  WeightStage<Shape> weights[Stages];
+  device::Mbarrier full[Stages];
+  device::Mbarrier empty[Stages];
+};
+
 // FP4 path: tokens are as light as weights; one ring holds both.
 template <class Shape, int Stages>
 struct Fp4Storage {
@@ -122,10 +131,11 @@ struct Depth {
 };
 
 template <class Shape, int Stages, int Panels>
-using TileStorage =
-    std::conditional_t<moe::kUsesWgmma<typename Shape::Path>, GroupStorage<Shape, Stages>,
+using TileStorage = std::conditional_t<
+    moe::kUsesWgmma<typename Shape::Path>, GroupStorage<Shape, Stages>,
+    std::conditional_t<moe::kTakesFp8<typename Shape::Path>, Fp8Storage<Shape, Stages>,
                        std::conditional_t<Shape::Path::half_tokens, HalfStorage<Shape, Stages, Panels>,
-                                          Fp4Storage<Shape, Stages>>>;
+                                          Fp4Storage<Shape, Stages>>>>;
 
 template <class Shape, int Stages, int Panels>
 inline constexpr bool kFits = (Stages == 2 || Panels <= kMaxPanels) &&

@@ -30,7 +30,7 @@ bool is_fp4(WeightFormat format) { return format == WeightFormat::nvfp4 || forma
 // As moe/paths.h names them.
 std::string path_name(const Request& request, bool wgmma = false) {
   if (request.activations == Activations::w4a4) return moe::W4a4::name;
-  if (request.activations == Activations::w8a8) return moe::W8a8Wgmma::name;
+  if (request.activations == Activations::w8a8) return wgmma ? moe::W8a8Wgmma::name : moe::W8a8Mma::name;
   if (request.packed_for_w4a4) return moe::W4a16Fp4Order::name;
   const char* weights = is_fp4(request.format) ? "w4" : request.format == WeightFormat::fp8 ? "w8" : "w16";
   return format("{}a16-{}", weights, wgmma ? "wgmma" : "mma");
@@ -113,7 +113,14 @@ bool leaves_sms_idle(const Request& request, int m, int n) {
   return request.rows > 0 && parts(request.rows, m) * parts(request.tokens, n) <= 88;
 }
 
-TileSize fp8_tile(const Request& request) {
+TileSize fp8_tile(const plan::ArchFacts& arch, const Request& request) {
+  if (!arch.has_wgmma)  // one tile of so many tokens costs what they cost: narrower ones are for less idle
+                        // SMs
+    return {128,
+            request.tokens <= 32                                         ? 32
+            : request.tokens <= 64 || leaves_sms_idle(request, 128, 128) ? 64
+                                                                         : 128,
+            128};
   if (request.tokens <= 64) return {128, 64, 128};
   return {128, request.tokens <= 128 || leaves_sms_idle(request, 128, 256) ? 128 : 256, 128};
 }
@@ -152,7 +159,7 @@ TileSize modelled_tile(const Request& request) {
 TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
   if (chosen_by_model(arch, request)) return modelled_tile(request);
   const double mean = mean_tokens(request);
-  if (request.activations == Activations::w8a8) return fp8_tile(request);
+  if (request.activations == Activations::w8a8) return fp8_tile(arch, request);
   if (request.activations == Activations::w4a16 && arch.has_wgmma) {
     // H200, 35b, prompts of 2,048 tokens (mean 64): 40 layers in 14.4 ms with tiles of 64, 15.4 with 128.
     if (is_fp4(request.format)) return {256, mean <= 64.0 ? 64 : 128, 128};
@@ -175,12 +182,13 @@ TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
 
 Choice prefill_choice(const plan::ArchFacts& arch, const Request& request) {
   const TileSize tile = prefill_tile(arch, request);
-  const bool wgmma = request.activations == Activations::w4a16 && arch.has_wgmma;
+  const bool wgmma = request.activations != Activations::w4a4 && arch.has_wgmma;
   Choice choice;
   choice.tile_tokens = tile.n;
   choice.gate_up_row = choice.down_row =
       row_of(request, "moe_gemm", tile.m, tile.n, tile.k, path_name(request, wgmma));
   if (chosen_by_model(arch, request)) choice.because = kByModel;
+  if (request.activations == Activations::w8a8 && !wgmma) choice.because = kFp8Mma;
   return choice;
 }
 
@@ -206,8 +214,7 @@ std::string refusal(const plan::ArchFacts& arch, const Request& request) {
     if (request.format != WeightFormat::fp8)
       return format("FP8 activations need fp8 weights; these are {}", format_name(request.format));
     if (request.role != Role::prefill) return "FP8 activations (w8a8) are for prompt rows";
-    if (!has_fp8_prompts(arch))
-      return format("{} has no rows for FP8 activations (w8a8): they are Hopper's wgmma", arch.name);
+    if (!has_fp8_prompts(arch)) return format("{} has no rows for FP8 activations (w8a8)", arch.name);
   }
   if (!request.packed_for_w4a4 || request.activations == Activations::w4a4) return {};
   if (request.format != WeightFormat::nvfp4)

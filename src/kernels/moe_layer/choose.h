@@ -46,10 +46,12 @@ struct Request {
 constexpr bool serves_fp4_prompts(const plan::ArchFacts& arch) { return arch.has_fp4_mma; }
 
 // Whether prompt rows of fp8 matrices can run FP8 x FP8 (w8a8).
-constexpr bool has_fp8_prompts(const plan::ArchFacts& arch) { return arch.has_wgmma; }
+constexpr bool has_fp8_prompts(const plan::ArchFacts& arch) { return arch.has_wgmma || arch.has_fp4_mma; }
 
 inline constexpr std::string_view kByModel =
     "by the model of kernels' time (docs/decisions/0035); no such card was measured";
+inline constexpr std::string_view kFp8Mma =
+    "FP8 x FP8 by mma (docs/decisions/0039); no such card was measured";
 struct Choice {
   std::string refusal;  // why there is no row; empty when there is
   bool few = false;     // the two-kernel path for one to four tokens

@@ -59,7 +59,7 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
   need(weights.gate_up, "the packed gate/up weights");
   need(weights.down, "the packed down weights");
   need(call.logits, "the router logits");
-  need(call.tokens, "the tokens");
+  need(call.records != nullptr ? static_cast<const void*>(call.records) : call.tokens, "the tokens");
   need(call.residual != nullptr ? static_cast<const void*>(call.residual) : call.out, "the output");
   need(call.workspace, "the workspace");
   const Shape& shape = layer.request.shape;
@@ -80,6 +80,8 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
     need(weights.down_input_scale, "the down input scales");
     need(weights.down_input_inverse, "the reciprocal down input scales");
   }
+  if (call.records != nullptr && (half_tokens(layer.request) || layer.request.role != Role::prefill))
+    fail(Code::invalid_request, "token records are for prompts in w4a4; other rows read 16-bit tokens");
   if (call.joined.rows != nullptr && (layer.request.role != Role::prefill || call.residual == nullptr))
     fail(Code::invalid_request, "rows are joined to prompts and a residual only");
   if (call.workspace_bytes < layer.layout.total)
@@ -119,12 +121,13 @@ moe::GemmParams gate_up_params(const Prepared& layer, const LayerWeights& weight
   params.weights = weights.gate_up;
   const bool own_tokens = stages_tokens(layer.request) || !half_tokens(layer.request);
   const bool is_given = stages_tokens(layer.request) && call.staged != nullptr;
-  params.tokens = is_given     ? reinterpret_cast<const unsigned char*>(call.staged)
-                  : own_tokens ? place<unsigned char>(call, layer.layout.tokens)
-                               : reinterpret_cast<const unsigned char*>(call.tokens);
+  params.tokens = call.records != nullptr ? call.records
+                  : is_given              ? reinterpret_cast<const unsigned char*>(call.staged)
+                  : own_tokens            ? place<unsigned char>(call, layer.layout.tokens)
+                                          : reinterpret_cast<const unsigned char*>(call.tokens);
   params.tiles = tables.tiles;
   params.tile_count = tables.tile_count;
-  params.slot_token = half_tokens(layer.request) ? tables.slot_token : nullptr;
+  params.slot_token = half_tokens(layer.request) || call.records != nullptr ? tables.slot_token : nullptr;
   params.scale = weights.gate_scale;
   params.scale_up = weights.up_scale;
   params.row_scale = weights.gate_up_row_scale;
@@ -180,7 +183,7 @@ void prepare_tokens(Machine& machine, const Prepared& layer, const LayerWeights&
   if (stages_tokens(layer.request)) {
     if (!stages_while_routing(layer.request) && call.staged == nullptr)
       moe_tokens::launch_stage(machine, layer.tokens, stage_params(layer, call));
-  } else if (!half_tokens(layer.request)) {
+  } else if (!half_tokens(layer.request) && call.records == nullptr) {
     const moe::RouteTables tables = tables_of(layer.layout, call);
     moe_tokens::launch_quantize(
         machine, layer.tokens,

@@ -48,6 +48,9 @@ struct LayerCall {
   moe_few::SharedDown shared = {};
   // Prompts: the tokens in staged order, where the caller has them; the tiled 16-bit kernels read these then.
   const std::uint16_t* staged = nullptr;
+  // W4A4 prompts: token records of the tokens' rows, [tokens / 8][H / 64], where all experts have the input
+  // scale that the caller quantised them with; GEMM1 gathers them, and `tokens` is not read.
+  const unsigned char* records = nullptr;
   moe_combine::JoinedRows joined = {};  // prompts with a residual
 };
 
@@ -55,7 +58,7 @@ struct LayerCall {
 struct WorkspaceLayout {
   std::size_t pair_expert, pair_weight, pair_slot, slot_token, slot_weight, tiles, tile_count, chunk_counts,
       expert_counts;
-  std::size_t tokens;        // staged rows, or token records
+  std::size_t tokens;        // staged rows, or token records of slots
   std::size_t intermediate;  // bf16 slots, or token records
   std::size_t rows;          // results per slot
   std::size_t total;

@@ -29,7 +29,7 @@ std::string refusal(const RowFacts& row, const Request& request, int columns) {
     return row.clamps ? "for experts with biases and a clamped SwiGLU"
                       : "without biases and a clamped SwiGLU";
   const bool fp4_tokens = row.path == moe::W4a4::name;
-  const bool fp8_tokens = row.path == moe::W8a8Wgmma::name;
+  const bool fp8_tokens = moe::takes_fp8(row.path);
   if (fp4_tokens != (request.activations == Activations::w4a4) ||
       fp8_tokens != (request.activations == Activations::w8a8))
     return format("other bits: multiplies {} tokens", fp4_tokens ? "FP4" : fp8_tokens ? "FP8" : "16-bit");

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/tensor_core.h"
 #include "kernels/moe/tables.h"
 #include "plan/record_size.h"
 
@@ -178,8 +177,11 @@ Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, st
   return dot;
 }
 
-Dot dot_w8a8(const Weights& weights, std::int64_t row, const E4m3* token) {
+Dot dot_w8a8(const Weights& weights, std::int64_t row, const E4m3* token, int fraction_bits) {
   constexpr std::int64_t kStep = 32, kSum = 128;
+  // What is lost of an addend, of the largest; and of the sum, which is at most f32.
+  const double cut = std::ldexp(1.0, -fraction_bits),
+               rounding = std::ldexp(1.0, -std::min(fraction_bits, 23));
   Dot dot{};
   const auto weight = [&](std::int64_t c) {
     return weights.values[static_cast<std::size_t>(row * weights.columns + c)];
@@ -200,10 +202,9 @@ Dot dot_w8a8(const Weights& weights, std::int64_t row, const E4m3* token) {
         magnitude += std::abs(product);
         largest = std::max(largest, std::abs(product));
       }
-      sum = tensor_core::fused_sum_fp8(sum, a, b);
-      // 33 addends lose less than 2^-13 of the largest each, the rounding toward zero less than that of the
-      // sum.
-      bound += 33.0 * 0x1p-13 * largest + 0x1p-13 * (magnitude + bound);
+      sum = tensor_core::fused_sum_fp8(sum, a, b, fraction_bits);
+      // 33 addends lose less than that of the largest each, the rounding toward zero of the sum.
+      bound += 33.0 * cut * largest + rounding * (magnitude + bound);
     }
     dot.magnitude += magnitude;
     // What was added up before takes part in this rounding to nearest.

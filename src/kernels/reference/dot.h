@@ -9,6 +9,7 @@
 #include "base/bf16.h"
 #include "base/mxfp4.h"
 #include "base/nvfp4.h"
+#include "base/tensor_core.h"
 
 namespace fourfold::reference {
 
@@ -47,8 +48,10 @@ Dot dot_w4a4(const Weights& weights, std::int64_t row, const Weights& tokens, st
              Order order);
 
 // Row of an fp8 matrix times a token in E4M3 codes (plain column order): sums of at most 128 columns in the
-// tensor core, added in f32. Where 128 does not divide K, the first sum is of 64 columns.
-Dot dot_w8a8(const Weights& weights, std::int64_t row, const E4m3* token);
+// tensor core, added in f32. Where 128 does not divide K, the first sum is of 64 columns. fraction_bits: what
+// the tensor core keeps of a sum (base/tensor_core.h).
+Dot dot_w8a8(const Weights& weights, std::int64_t row, const E4m3* token,
+             int fraction_bits = tensor_core::kWgmmaFp8Bits);
 
 // The worst rounding of a chain of `steps` tensor-core sums whose absolute products sum to `magnitude`, plus
 // the final additions of `segments` partial sums. bf16: 17 addends truncated below 2^(E-25), one rounding

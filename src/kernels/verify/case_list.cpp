@@ -2,6 +2,7 @@
 
 #include "base/glob.h"
 #include "base/random.h"
+#include "kernels/moe/paths.h"
 
 namespace fourfold::verify {
 
@@ -26,7 +27,8 @@ void CaseList::add_gemm(const GemmCase& test) {
   item.op = op_of(test);
   item.seed = test.seed;
   item.cost = work(static_cast<double>(test.rows), static_cast<double>(test.columns), tokens);
-  if (test.row.path == "w4a4") item.native_form = test.row.format;
+  if (test.row.path == moe::W4a4::name || test.row.path == moe::W8a8Mma::name)
+    item.native_form = test.row.format;
   item.run = [test](Machine& machine, bool exact) { return run_gemm_case(machine, test, exact); };
   item.output = [test](Machine& machine) { return gemm_output(machine, test); };
   add(std::move(item));

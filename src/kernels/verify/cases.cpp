@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "kernels/moe/loop_columns.h"
+#include "kernels/moe/paths.h"
 #include "kernels/moe/tables.h"
 #include "kernels/moe_few/few_params.h"
 #include "kernels/verify/basic_case.h"
@@ -64,11 +65,13 @@ void shape_case(GemmCase& test, int variant, std::uint64_t seed) {
   if (test.op == moe::Op::gate_up) test.rows = (test.rows + 127) / 128 * 128;
 }
 
-void add_gemm(CaseList& list, const plan::RowFacts& row, moe::Op op, int variant, Convention convention) {
+void add_gemm(CaseList& list, const plan::RowFacts& row, moe::Op op, int variant, Convention convention,
+              bool by_row = false) {
   GemmCase test;
   test.row = row;
   test.op = op;
   test.convention = convention;
+  test.by_row = by_row;
   test.seed = list.next_seed();
   shape_case(test, variant, test.seed);
   list.add_gemm(test);
@@ -94,6 +97,10 @@ void add_gemm_rows(CaseList& list, RowSet set) {
       for (const moe::Op op : kOps)
         if (exists(row, op) && (!list.quick() || taken_quickly(row, op, index)))
           add_gemm(list, row, op, variant, Convention::model_opt);
+    if (row.kernel == "moe_gemm" && row.path == moe::W4a4::name)
+      for (int variant = 0; variant < list.variants(); ++variant)
+        add_gemm(list, row, exists(row, moe::Op::gate_up) ? moe::Op::gate_up : moe::Op::plain, variant,
+                 Convention::model_opt, /*by_row=*/true);
     const std::string path = format("{} {}", row.kernel, row.path);
     if (row.format != "nvfp4" ||
         std::find(conventions_of.begin(), conventions_of.end(), path) != conventions_of.end())

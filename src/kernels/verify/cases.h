@@ -28,7 +28,8 @@ struct Case {
   std::uint64_t seed = 0;
   double cost = 1.0;        // relative run time on the simulator
   bool is_step = false;     // of a step kernel
-  std::string native_form;  // nvfp4, mxfp4: needs this form of the FP4 instruction; empty: bf16 or none
+  std::string native_form;  // nvfp4, mxfp4: needs this form of the FP4 instruction; fp8: SM120's of E4M3;
+                            // empty: bf16 or none
   std::function<Result(kernels::Machine&, bool bits_exact)> run;
   // What the row writes, for the direct comparison of two machines; empty where only `run` compares.
   std::function<std::vector<std::uint8_t>(kernels::Machine&)> output;

@@ -15,6 +15,7 @@
 #include "kernels/moe/launch_gemm.h"
 #include "kernels/moe/paths.h"
 #include "kernels/record/pack.h"
+#include "kernels/verify/gemm_setup.h"
 #include "kernels/verify/inputs.h"
 #include "kernels/verify/large_shape.h"
 #include "kernels/verify/scaled.h"
@@ -23,34 +24,8 @@ namespace fourfold::verify {
 namespace {
 
 using kernels::Arena;
-
-struct Expert {
-  CheckpointMatrix matrix;  // FP4: plain, or gate
-  CheckpointMatrix up;
-  DenseMatrix dense;  // bf16 and fp8, likewise
-  DenseMatrix dense_up;
-  reference::Weights weights;
-  reference::Weights up_weights;
-};
-
-// Everything of a case, host side.
-struct Setup {
-  bool mxfp4, half_tokens, fp8_tokens, gate_up, decode, dense;
-  std::vector<Expert> experts;
-  std::vector<GlobalScale> scale, scale_up, token_scale;
-  std::vector<float> token_inverse, next_scale, next_inverse;
-  std::vector<float> row_scale;  // fp8: [experts][rows]
-  std::vector<float> bias;       // rows that add one: [experts][rows]
-  std::vector<float> before;     // add_f32: what `out` holds
-  std::vector<Bf16> tokens;
-  Assignment assignment;
-  // W8A8: [tokens, columns], and the factor of each token; with an input scale, which every second case has,
-  // no factors.
-  std::vector<E4m3> codes;
-  std::vector<float> token_factor;
-  CheckpointMatrix slots;  // W4A4: quantised tokens
-  reference::Weights slot_weights;
-};
+using Expert = GemmExpert;
+using Setup = GemmSetup;
 
 // A scale as a checkpoint of this convention stores it, read back by the library.
 GlobalScale weight_scale(float scale, Convention convention) {
@@ -117,7 +92,8 @@ Setup make_setup(const GemmCase& test) {
   Setup setup{};
   setup.mxfp4 = test.row.format == "mxfp4";
   setup.half_tokens = test.row.path != moe::W4a4::name;
-  setup.fp8_tokens = test.row.path == moe::W8a8Wgmma::name;
+  setup.fp8_tokens = moe::takes_fp8(test.row.path);
+  if (test.row.path == moe::W8a8Mma::name) setup.fp8_bits = tensor_core::kMmaFp8Bits;
   setup.gate_up = test.op == moe::Op::gate_up;
   setup.decode = test.row.role == "decode";
   setup.dense = test.row.format == "bf16" || test.row.format == "fp8";
@@ -140,6 +116,17 @@ Setup make_setup(const GemmCase& test) {
   setup.tokens = random_tokens(random, token_count, test.columns);
   setup.assignment = random_assignment(random, test.tokens_per_expert, token_count, test.row.n);
   if (setup.fp8_tokens) quantize_to_fp8(test, setup);
+  if (test.by_row) {
+    std::ranges::fill(setup.token_scale, setup.token_scale.front());
+    std::ranges::fill(setup.token_inverse, setup.token_inverse.front());
+    Assignment each;
+    for (int token = 0; token < token_count; ++token) {
+      each.slot_token.push_back(token);
+      each.slot_expert.push_back(0);
+    }
+    setup.rows = setup.mxfp4 ? quantize_slots_mxfp4(setup.tokens, test.columns, each)
+                             : quantize_slots(setup.tokens, test.columns, each, setup.token_inverse);
+  }
   if (!setup.half_tokens) {
     setup.slots = setup.mxfp4
                       ? quantize_slots_mxfp4(setup.tokens, test.columns, setup.assignment)
@@ -216,7 +203,8 @@ Scaled scaled_dot(const Setup& setup, const reference::Weights& weights, std::in
   const auto order = setup.decode ? reference::Order::decode : reference::Order::prefill;
   const std::int64_t token = setup.assignment.slot_token[static_cast<std::size_t>(slot)];
   const reference::Dot dot =
-      setup.fp8_tokens    ? reference::dot_w8a8(weights, row, setup.codes.data() + token * columns)
+      setup.fp8_tokens
+          ? reference::dot_w8a8(weights, row, setup.codes.data() + token * columns, setup.fp8_bits)
       : setup.half_tokens ? reference::dot_w4a16(weights, row, setup.tokens.data() + token * columns, order)
                           : reference::dot_w4a4(weights, row, setup.slot_weights, slot, order);
   const float decode_factor = setup.half_tokens && !setup.dense ? half_decode_factor(setup.mxfp4) : 1.0f;
@@ -400,11 +388,12 @@ std::vector<std::uint8_t> launch(kernels::Machine& machine, const GemmCase& test
   else if (setup.half_tokens)
     params.tokens = reinterpret_cast<const unsigned char*>(arena.upload(rows_for(test, setup), "tokens"));
   else
-    params.tokens = arena.upload(token_records(setup.slots), "token records");
+    params.tokens = arena.upload(token_records(test.by_row ? setup.rows : setup.slots), "token records");
   params.tiles = arena.upload(setup.assignment.tiles, "tiles");
   params.tile_count = arena.upload(
       std::vector<std::int32_t>{static_cast<std::int32_t>(setup.assignment.tiles.size())}, "tile count");
-  params.slot_token = setup.half_tokens ? arena.upload(setup.assignment.slot_token, "slot tokens") : nullptr;
+  params.slot_token =
+      setup.half_tokens || test.by_row ? arena.upload(setup.assignment.slot_token, "slot tokens") : nullptr;
   params.slot_weight =
       test.op == moe::Op::down ? arena.upload(setup.assignment.slot_weight, "slot weights") : nullptr;
   params.scale = arena.upload(given(setup.scale), "scales");
@@ -468,8 +457,9 @@ std::string_view op_name(moe::Op op) {
 }
 
 std::string op_of(const GemmCase& test) {
-  return fourfold::format("{}{}", op_name(test.op),
-                          test.convention == Convention::model_opt ? "" : " compressed-tensors");
+  return fourfold::format("{}{}{}", op_name(test.op),
+                          test.convention == Convention::model_opt ? "" : " compressed-tensors",
+                          test.by_row ? " by row" : "");
 }
 
 Result run_gemm_case(kernels::Machine& machine, const GemmCase& test, bool bits_exact) {

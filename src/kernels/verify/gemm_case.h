@@ -25,6 +25,8 @@ struct GemmCase {
   std::uint64_t seed = 1;
   Convention convention = Convention::model_opt;
   bool large = false;  // a sample of the output is compared
+  // W4A4, tiled: experts have one input scale, and token records hold rows, which the kernel gathers.
+  bool by_row = false;
 };
 
 std::string_view op_name(moe::Op op);  // "gate_up"

@@ -1,5 +1,6 @@
 #include "kernels/verify/probes.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <exception>
@@ -9,6 +10,7 @@
 #include "base/format.h"
 #include "kernels/launch/arena.h"
 #include "kernels/moe/launch_gemm.h"
+#include "kernels/moe/paths.h"
 #include "kernels/record/pack.h"
 #include "kernels/verify/gemm_case.h"
 #include "kernels/verify/inputs.h"
@@ -215,6 +217,11 @@ std::vector<Probe> run_probes(Machine& machine, std::uint64_t seed) {
                              "mxfp4", "mxfp4", seed + 4));
   probes.push_back(row_probe(machine, "bf16", "does the bf16 instruction add up as on Hopper?", "w4a16-mma",
                              "nvfp4", "bf16", seed + 5));
+  // Hopper has none: its FP8 rows are wgmma's, whose arithmetic was measured.
+  if (std::ranges::any_of(machine.rows(RowKind::gemm),
+                          [](const plan::RowFacts& its) { return its.path == moe::W8a8Mma::name; }))
+    probes.push_back(row_probe(machine, "FP8", "does the E4M3 instruction add up as the model says?",
+                               moe::W8a8Mma::name, "fp8", "fp8", seed + 6));
   return probes;
 }
 
@@ -228,8 +235,9 @@ Arithmetic arithmetic_of(const std::vector<Probe>& probes, std::string_view form
     if (!said.empty()) continue;
     said = fourfold::format("the silicon probe '{}' is {} on this chip ({})", result.name,
                             outcome_name(result.outcome), result.detail);
-    said += refuses ? fourfold::format("; use W4A16 in its place: {}", plan::w4a16_price())
-                    : fourfold::format("; {} rows are proved by their bounds, not bit for bit", form);
+    said += refuses && form == "fp8" ? "; use 16-bit activations (w4a16) in their place"
+            : refuses                ? fourfold::format("; use W4A16 in its place: {}", plan::w4a16_price())
+                      : fourfold::format("; {} rows are proved by their bounds, not bit for bit", form);
   }
   return arithmetic;
 }

@@ -30,7 +30,7 @@ std::string_view outcome_name(Outcome outcome);  // "within the bound"
 struct Probe {
   std::string name;  // "scale lanes"
   std::string asks;  // the question in words
-  std::string form;  // whose arithmetic it asks about: nvfp4, mxfp4 or bf16
+  std::string form;  // whose arithmetic it asks about: nvfp4, mxfp4, bf16 or fp8
   Outcome outcome = Outcome::beyond_bound;
   std::string detail;  // what was seen: counts, the first difference, or why it did not run
 };

@@ -32,6 +32,7 @@ constexpr StepProof kProofs[] = {
     {"all_reduce",     "",          prove_all_reduce,    "", 3.0},
     {"norm_rows",      "",          prove_norm_rows,     "norm add_f32 add_bf16", 0.2},
     {"norm_prompt",    "",          prove_norm_prompt,   "norm add_f32 add_bf16", 0.3},
+    {"norm_fp4",       "",          prove_norm_fp4,      "norm add_f32 add_bf16", 0.4},
     {"quantize_rows",  "",          prove_quantize_rows, "plain staged scaled", 0.2},
     {"select_norm",    "",          prove_select_norm,   "bf16 f32 both", 0.2},
     {"add_gated",      "",          prove_add_gated,     "f32 bf16 ungated", 0.1},

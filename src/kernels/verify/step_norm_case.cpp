@@ -1,6 +1,7 @@
 // The proofs of the row norms and of the gated sum: plain f32 operations in a fixed order, so bit for bit.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "base/bf16.h"
@@ -53,6 +54,18 @@ void compare_row(StepRun& run, const std::vector<std::uint16_t>& got, std::size_
   for (std::size_t c = 0; c < want.size(); ++c) compare_bf16(run.result(), got[at + c], scaled(want[c]));
 }
 
+void compare_staged(StepRun& run, const std::vector<std::uint16_t>& got, std::size_t at,
+                    const std::vector<dense::NormedValue>& want) {
+  for (std::size_t c = 0; c < want.size(); ++c) {
+    const int pair = moe::staged_pair(static_cast<int>(c / 2));
+    compare_bf16(run.result(), got[at + 2 * static_cast<std::size_t>(pair) + c % 2], scaled(want[c]));
+  }
+}
+
+dense::NormAdd add_of(std::string_view op) {
+  return op == "norm" ? dense::NormAdd::none : op == "add_f32" ? dense::NormAdd::f32 : dense::NormAdd::bf16;
+}
+
 // What is added to x, as the kernel reads it and as numbers.
 struct Addend {
   const void* device = nullptr;
@@ -99,9 +112,7 @@ void prove_norm_rows(StepRun& run) {
   params.out = run.take<std::uint16_t>(in.x.size(), "normed");
   params.epsilon = kEpsilon;
   params.columns = in.columns;
-  params.add = run.test().op == "norm"      ? dense::NormAdd::none
-               : run.test().op == "add_f32" ? dense::NormAdd::f32
-                                            : dense::NormAdd::bf16;
+  params.add = add_of(run.test().op);
   std::vector<float> sum = in.x;
   if (params.add != dense::NormAdd::none) {
     const Addend y = make_addend(run, in.x.size(), params.add == dense::NormAdd::bf16);
@@ -125,9 +136,7 @@ void prove_norm_prompt(StepRun& run) {
   params.norm.weight = run.upload(in.weight, "weight");
   params.norm.epsilon = kEpsilon;
   params.norm.columns = in.columns;
-  params.norm.add = run.test().op == "norm"      ? dense::NormAdd::none
-                    : run.test().op == "add_f32" ? dense::NormAdd::f32
-                                                 : dense::NormAdd::bf16;
+  params.norm.add = add_of(run.test().op);
   // Each form is left out once.
   dense::PromptRows& rows = params.rows;
   if (run.test().op != "add_f32") rows.plain = run.take<std::uint16_t>(count, "plain");
@@ -152,11 +161,60 @@ void prove_norm_prompt(StepRun& run) {
     if (rows.plain) compare_row(run, plain, at, want);
     std::vector<Bf16> row;
     for (const dense::NormedValue& value : want) row.push_back(to_bf16(value.bits));
-    for (std::size_t c = 0; rows.staged != nullptr && c < columns; ++c) {
-      const int pair = moe::staged_pair(static_cast<int>(c / 2));
-      compare_bf16(run.result(), staged[at + 2 * static_cast<std::size_t>(pair) + c % 2], scaled(want[c]));
-    }
+    if (rows.staged) compare_staged(run, staged, at, want);
     compare_codes(run, row, codes.data() + at, rows.factor ? &factors[at / columns] : nullptr, rows.inverse);
+  }
+}
+
+// Every byte of the records is what quantising the normed rows one by one gives, the rows that the last eight
+// lack being zeros. The second scale is left out once.
+void prove_norm_fp4(StepRun& run) {
+  const NormInputs in = norm_inputs(run);
+  const std::size_t columns = static_cast<std::size_t>(in.columns), count = in.x.size();
+  dense::NormFp4Params params{};
+  params.norm.x = run.upload(in.x, "x");
+  params.norm.weight = run.upload(in.weight, "weight");
+  params.norm.epsilon = kEpsilon;
+  params.norm.columns = in.columns;
+  params.norm.add = add_of(run.test().op);
+  params.row_count = in.rows;
+  if (run.test().op != "add_f32") params.rows.plain = run.take<std::uint16_t>(count, "plain");
+  if (run.test().op != "add_bf16") params.rows.staged = run.take<std::uint16_t>(count, "staged");
+  const int rows = dense::norm_fp4_blocks(in.rows);
+  const std::size_t bytes = static_cast<std::size_t>(rows / record::kTokens) * (columns / record::kColumns) *
+                            record::kTokenRecordBytes;
+  constexpr float scales[dense::kFp4Sets] = {1.0f / 96, 0.02f};
+  for (int set = 0; set < (run.test().op == "norm" ? 1 : dense::kFp4Sets); ++set)
+    params.fp4[set] = {run.take<unsigned char>(bytes, "records"), 1.0f / scales[set]};
+  std::vector<float> sum = in.x;
+  if (params.norm.add != dense::NormAdd::none) {
+    const Addend y = make_addend(run, count, params.norm.add == dense::NormAdd::bf16);
+    params.norm.y = y.device;
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = Host::add(sum[i], y.values[i]);
+  }
+  run.launch(run.test().row.row, rows, params);
+  const auto plain = params.rows.plain ? run.written(params.rows.plain, count) : std::vector<std::uint16_t>{};
+  const auto staged =
+      params.rows.staged ? run.written(params.rows.staged, count) : std::vector<std::uint16_t>{};
+  std::vector<Bf16> normed;
+  for (std::size_t at = 0; at < count; at += columns) {
+    const auto want = dense::normed_row<Host>(sum.data() + at, in.weight.data(), in.columns, kEpsilon);
+    if (params.rows.plain) compare_row(run, plain, at, want);
+    if (params.rows.staged) compare_staged(run, staged, at, want);
+    for (const dense::NormedValue& value : want) normed.push_back(to_bf16(value.bits));
+  }
+  Assignment each;
+  for (int row = 0; row < rows; ++row) {
+    each.slot_token.push_back(row < in.rows ? row : 0);
+    each.slot_expert.push_back(row < in.rows ? 0 : -1);
+  }
+  for (const dense::Fp4Rows& fp4 : params.fp4) {
+    if (fp4.records == nullptr) continue;
+    const std::vector<std::uint8_t> want =
+        token_records(quantize_slots(normed, in.columns, each, {fp4.inverse}));
+    const auto got = run.written(fp4.records, bytes);
+    for (std::size_t i = 0; i < bytes; ++i)
+      run.compare_bits(static_cast<float>(got[i]), static_cast<float>(want[i]));
   }
 }
 

@@ -138,6 +138,7 @@ void prove_all_gather(StepRun& run);
 void prove_all_reduce(StepRun& run);
 void prove_norm_rows(StepRun& run);
 void prove_norm_prompt(StepRun& run);
+void prove_norm_fp4(StepRun& run);
 void prove_quantize_rows(StepRun& run);
 void prove_select_norm(StepRun& run);
 void prove_add_gated(StepRun& run);

@@ -416,7 +416,14 @@ TEST(Choose, Fp8Fp8RowsFillTheSms) {
   EXPECT_EQ(choice(plan::kSm90, 12288, 128).gate_up_row, "moe_gemm 128x128x128 w8a8-wgmma fp8");
   EXPECT_EQ(choice(plan::kSm90, 12288, 1).gate_up_row, "moe_gemm 128x64x128 w8a8-wgmma fp8");
   EXPECT_EQ(choice(plan::kSm90, 12288, 1).tile_tokens, 64);
-  EXPECT_NE(choice(plan::kSm120, 2048, 64).refusal.find("sm120"), std::string::npos);
+  for (const plan::ArchFacts* arch : {&plan::kSm120, &plan::kSm121}) {
+    EXPECT_EQ(choice(*arch, 12288, 2048).gate_up_row, "moe_gemm 128x128x128 w8a8-mma fp8");
+    EXPECT_EQ(choice(*arch, 512, 2048).gate_up_row, "moe_gemm 128x64x128 w8a8-mma fp8");
+    EXPECT_EQ(choice(*arch, 12288, 33).gate_up_row, "moe_gemm 128x64x128 w8a8-mma fp8");
+    EXPECT_EQ(choice(*arch, 12288, 1).gate_up_row, "moe_gemm 128x32x128 w8a8-mma fp8");
+    EXPECT_EQ(choice(*arch, 12288, 1).because, kFp8Mma);
+  }
+  EXPECT_NE(choice(plan::kSm100, 2048, 64).refusal.find("sm100"), std::string::npos);
   EXPECT_NE(choice(plan::kSm90, 2048, 64, Role::decode).refusal.find("prompt"), std::string::npos);
   EXPECT_NE(choice(plan::kSm90, 2048, 64, Role::prefill, WeightFormat::bf16).refusal.find("fp8 weights"),
             std::string::npos);

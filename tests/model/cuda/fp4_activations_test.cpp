@@ -1,7 +1,9 @@
 // FP4 activations on the simulated GPU, held against the reference backend so closely that other activations
 // would be noticed; and what is refused.
+#include <array>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "backend/cuda/load/record_cache.h"
 #include "tests/model/cuda/first_layer.h"
@@ -143,6 +145,86 @@ TEST(Fp4Activations, PromptsRunFp4RowsAlone) {
   const TempFolder folder;
   make_model(folder.path() / "model", "tiny", "nvfp4");
   expect_fp4_prompts(Loaded(folder.path() / "model"), 4 * 4 + 3 * 2 + 2, 1);
+}
+
+// A checkpoint's experts with these input scales of gate and up; all of them with one, where there is one.
+void set_expert_scales(const backend::Program& program, std::span<const float> inverses) {
+  for (const backend::ExpertSet& set : program.expert_sets)
+    for (std::size_t i = 0; i < set.experts.size(); ++i)
+      for (const backend::MatrixId id : {set.experts[i].gate, set.experts[i].up}) {
+        auto& stored = const_cast<checkpoint::Matrix&>(*program.matrix(id).matrix).storage;
+        const float inverse = inverses[i % inverses.size()];
+        if (auto* nvfp4 = std::get_if<checkpoint::Nvfp4Storage>(&stored))  // an MTP layer's are not
+          nvfp4->input_scale = Nvfp4InputScale{1 / inverse, inverse};
+      }
+}
+
+// The passes over the rows of a prompt: norms, and what quantises behind them.
+struct Passes {
+  std::map<std::string, int> launches;
+  std::string notices;
+  Passes(const Loaded& model, Activations activations, const plan::ArchFacts& arch = plan::kSm120,
+         std::int32_t count = 20) {
+    sim::Device device;
+    const auto machine = kernels::make_sim_machine(device, {.arch = &arch});
+    const auto prepared = backend::make_gpu_backend(*machine, {.graphs = false})
+                              ->prepare(model.program(activations), kOneSequence);
+    for (const std::string& notice : prepared->notices()) notices += notice + "\n";
+    machine->listen([&](std::string_view kernel) {
+      if (kernel == "norm_prompt" || kernel == "norm_fp4" || kernel.starts_with("quantize_"))
+        ++launches[std::string(kernel)];
+    });
+    const std::vector<std::int32_t> pages{0, 1, 2, 3}, tokens(static_cast<std::size_t>(count), 5);
+    std::vector<float> logits(static_cast<std::size_t>(model.config.vocab_size));
+    const backend::SequenceRows rows{.row_count = count, .page_count = 4, .role = Role::prefill};
+    prepared->run(backend::Pass::main, {tokens, {&rows, 1}, pages, std::vector<std::int32_t>{0}, {}}, logits);
+  }
+};
+using Launches = std::map<std::string, int>;
+
+TEST(Fp4Activations, TheNormQuantisesWhereExpertsHaveOneScale) {
+  const Golden golden("modelopt");
+  const int layers = static_cast<int>(golden.config.layers.size());
+  const backend::Program program = golden.program(Activations::w4a4_prefill);
+  set_expert_scales(program, std::array{400.0f});
+  for (const std::int32_t count : {64, 1}) {
+    const Passes one(golden, Activations::w4a4_prefill, plan::kSm120, count);
+    EXPECT_EQ(one.launches, (Launches{{"norm_fp4", layers}, {"norm_prompt", layers}})) << count;
+    EXPECT_EQ(one.notices.find("input scales"), std::string::npos) << one.notices;
+  }
+  // Scales that differ are kept, rows quantised for each, and that is said.
+  set_expert_scales(program, std::array{400.0f, 401.0f});
+  const Passes two(golden, Activations::w4a4_prefill);
+  EXPECT_EQ(two.launches, (Launches{{"norm_prompt", 2 * layers}, {"quantize_tokens", layers}}));
+  EXPECT_NE(two.notices.find(format("{} layers (the first: ", layers)), std::string::npos) << two.notices;
+  EXPECT_NE(two.notices.find("different input scales"), std::string::npos) << two.notices;
+}
+
+// As the reference rounds them, and told from 16-bit ones, with one scale as with many.
+TEST(Fp4Activations, OfOneScaleAreRoundedAsTheReferenceRoundsThem) {
+  const Golden golden("modelopt");
+  set_expert_scales(golden.program(Activations::w4a4_prefill), std::array{400.0f});
+  EXPECT_LE(share_beyond(golden, Activations::w4a4_prefill, Activations::w4a4_prefill, Role::prefill), 0.05);
+  EXPECT_GE(share_beyond(golden, Activations::w4a16, Activations::w4a4_prefill, Role::prefill), 0.9);
+}
+
+// Every matrix NVFP4: what stays behind is the rows of mixers, which no norm makes.
+TEST(Fp4Activations, TheNormQuantisesForDenseMatrices) {
+  const TempFolder folder;
+  make_model(folder.path() / "model", "tiny", "nvfp4");
+  const Loaded model(folder.path() / "model");
+  set_expert_scales(model.program(Activations::w4a4_prefill), std::array{400.0f});
+  const int layers = static_cast<int>(model.config.layers.size());
+  EXPECT_EQ(Passes(model, Activations::w4a4_prefill).launches,
+            (Launches{{"norm_fp4", 2 * layers}, {"quantize_tokens", layers}}));
+}
+
+// Chips without the instruction launch what they did: no norm that quantises, nothing that quantises behind.
+TEST(Fp4Activations, HopperNormsAsBefore) {
+  const Golden golden("modelopt");
+  const int layers = static_cast<int>(golden.config.layers.size());
+  const Passes hopper(golden, Activations::w4a16, plan::kSm90);
+  EXPECT_EQ(hopper.launches, (Launches{{"norm_prompt", 2 * layers}}));
 }
 
 // Copies of the two orders lie side by side, and neither is taken for the other.

@@ -1,5 +1,5 @@
-// FP8 activations (w8a8) of dense matrices on the simulated Hopper, held against the reference backend so
-// closely that other activations would be noticed; which kernels run; and what is refused.
+// FP8 activations (w8a8) of dense matrices on the simulated Hopper and SM120, held against the reference
+// backend so closely that other activations would be noticed; which kernels run; and what is refused.
 #include <algorithm>
 #include <map>
 
@@ -29,12 +29,13 @@ struct Layers {
   std::vector<float> gpu, same, other;  // the reference's with the same and with other activations
   std::size_t row_count;
 
-  Layers(const Golden& golden, Activations ours, Activations theirs, Role role) {
+  Layers(const Golden& golden, Activations ours, Activations theirs, Role role,
+         const plan::ArchFacts& arch = plan::kSm90) {
     auto tokens = golden.ids("long.input_ids");
     tokens.resize(role == Role::prefill ? 100 : 8);
     row_count = tokens.size();
     sim::Device device;
-    const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
+    const auto machine = kernels::make_sim_machine(device, {.arch = &arch});
     gpu = first_layer(*backend::make_gpu_backend(*machine, {.keep_values = true})
                            ->prepare(golden.program(ours), kOneSequence),
                       tokens, role);
@@ -73,6 +74,10 @@ TEST(Fp8Activations, AreRoundedAsTheReferenceRoundsThem) {
     // 16-bit activations are told apart as well: one taken for the other would be at 1.
     EXPECT_LE(Layers(golden, Activations::w4a16, Activations::w8a8, Role::prefill).distance_share(), 0.5)
         << with_scales;
+    EXPECT_LE(
+        Layers(golden, Activations::w8a8, Activations::w4a16, Role::prefill, plan::kSm120).distance_share(),
+        0.5)
+        << with_scales;
   }
 }
 
@@ -88,10 +93,10 @@ TEST(Fp8Activations, AreForPromptsAlone) {
 
 // Every launch of a prompt and of generated rows: all fp8 matrices of a prompt run FP8 x FP8, of one token as
 // of a hundred, and rows are quantised by the norm where one comes before them.
-TEST(Fp8Activations, PromptsRunFp8RowsAlone) {
+void expect_fp8_prompts(const plan::ArchFacts& arch, const char* path) {
   const Golden golden("modelopt_mixed");
   sim::Device device;
-  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
+  const auto machine = kernels::make_sim_machine(device, {.arch = &arch});
   const auto prepared = backend::make_gpu_backend(*machine, {.graphs = false})
                             ->prepare(golden.program(Activations::w8a8), kOneSequence);
   const std::vector<std::int32_t> pages{0, 1, 2, 3}, asked{0};
@@ -101,7 +106,7 @@ TEST(Fp8Activations, PromptsRunFp8RowsAlone) {
     std::map<std::string, int> launches;
     machine->listen([&](std::string_view kernel) {
       if (kernel.starts_with("moe_gemm") && kernel.ends_with(" fp8"))
-        ++launches[kernel.find("w8a8") != std::string_view::npos ? "w8a8" : "w8a16"];
+        ++launches[kernel.find(path) != std::string_view::npos ? "w8a8" : "another"];
       if (kernel == "quantize_rows" || kernel == "norm_prompt") ++launches[std::string(kernel)];
     });
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(count), 5);
@@ -113,11 +118,16 @@ TEST(Fp8Activations, PromptsRunFp8RowsAlone) {
   for (const std::int32_t count : {64, 20, 1}) {
     const auto launches = run(count, Role::prefill);
     EXPECT_GT(launches.at("w8a8"), 0) << count;
-    EXPECT_EQ(launches.count("w8a16"), 0u) << count;
+    EXPECT_EQ(launches.count("another"), 0u) << count;
     EXPECT_EQ(launches.at("norm_prompt"), 2 * static_cast<int>(golden.config.layers.size())) << count;
     EXPECT_GT(launches.at("quantize_rows"), 0) << count;
   }
   for (const std::int32_t count : {1, 3}) EXPECT_TRUE(run(count, Role::decode).empty()) << count;
+}
+
+TEST(Fp8Activations, PromptsRunFp8RowsAlone) {
+  expect_fp8_prompts(plan::kSm90, " w8a8-wgmma ");
+  expect_fp8_prompts(plan::kSm120, " w8a8-mma ");
 }
 
 TEST(Fp8Activations, MatricesThatShareTheirInputMustBeCalibratedAlike) {
@@ -137,16 +147,6 @@ TEST(Fp8Activations, MatricesThatShareTheirInputMustBeCalibratedAlike) {
   const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
   expect_error(Code::unsupported_op, {"k_proj", "0.125", "calibrated alike"},
                [&] { backend::make_gpu_backend(*machine, {})->prepare(program, kOneSequence); });
-}
-
-// A chip without the kernels refuses when the model is loaded, not when a prompt comes.
-TEST(Fp8Activations, AreRefusedWhereThereAreNoKernels) {
-  const Golden golden("modelopt_mixed");
-  sim::Device device;
-  const auto machine = kernels::make_sim_machine(device);
-  expect_error(Code::unsupported_op, {"sm120", "w8a8", "_proj"}, [&] {
-    backend::make_gpu_backend(*machine, {})->prepare(golden.program(Activations::w8a8), kOneSequence);
-  });
 }
 
 // Only FP4 needs the three matrices of an MLP alike: FP8 rows are made for each matrix that reads them. Here

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -47,8 +48,22 @@ bool DenseGroup::reads_staged() const {
       matrices, [](const DenseMatrix& matrix) { return !matrix.takes_fp8() && !quantises(matrix.input); });
 }
 
-bool DenseGroup::reads_plain() const {
-  return std::ranges::any_of(matrices, [](const DenseMatrix& matrix) { return quantises(matrix.input); });
+void Fp4Scales::want(float its) {
+  if (find(its) < 0 && count < dense::kFp4Sets) inverse[static_cast<std::size_t>(count++)] = its;
+}
+
+int Fp4Scales::find(float its) const {
+  const auto end = inverse.begin() + count, found = std::find(inverse.begin(), end, its);
+  return found == end ? -1 : static_cast<int>(found - inverse.begin());
+}
+
+Fp4Scales scales_behind_norm(const DenseGroup& group, std::optional<float> experts) {
+  Fp4Scales scales;
+  if (experts) scales.want(*experts);
+  for (const DenseMatrix& matrix : group.matrices)
+    for (const PieceStrips& piece : matrix.pieces)
+      if (quantises(matrix.input)) scales.want(piece.input.inverse);
+  return scales;
 }
 
 InputFormat WeightLoader::common_input(std::span<const MatrixId> ids, std::string_view what) const {
@@ -105,6 +120,11 @@ void WeightLoader::place_input_scales(const ExpertSet& set, ExpertRecords& out) 
     down.push_back(last.scale);
     down_inverse.push_back(last.inverse);
   }
+  // Codes follow from the reciprocal alone.
+  if (std::ranges::adjacent_find(gate_up_inverse, std::not_equal_to{}) == gate_up_inverse.end())
+    out.common_inverse = gate_up_inverse.front();
+  else
+    apart_.push_back(set.name);
   out.gate_up_input_scale = arena_.upload(gate_up, "input scales");
   out.gate_up_input_inverse = arena_.upload(gate_up_inverse, "input scales");
   out.down_input_scale = arena_.upload(down, "input scales");
@@ -379,6 +399,12 @@ const std::uint16_t* WeightLoader::table(MatrixId id, const char* what) {
 
 void WeightLoader::finish() {
   stream_.finish(notices_);
+  if (!apart_.empty())
+    notices_.push_back(
+        format("{} layers (the first: {}) have experts with different input scales: a prompt's rows are "
+               "quantised after routing, once for each of a row's experts. Calibrated with one scale for all "
+               "experts of a layer, the norm before them would do it",
+               apart_.size(), apart_.front()));
   if (widened_.empty()) return;
   std::int64_t stored = 0, held = 0;
   for (const checkpoint::Matrix* from : widened_) {

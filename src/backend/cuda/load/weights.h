@@ -3,8 +3,10 @@
 // to bf16, and said.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "backend/cuda/load/layers.h"
 #include "backend/cuda/load/record_stream.h"
 #include "backend/program.h"
+#include "kernels/dense/dense_params.h"
 #include "kernels/launch/arena.h"
 #include "kernels/launch/machine.h"
 #include "kernels/record/record.h"
@@ -71,11 +74,19 @@ struct DenseGroup {
   std::vector<DenseMatrix> matrices;
   std::vector<int> first_column;  // by piece, in the buffer the plain pieces share
   int width = 0;                  // columns of that buffer
-  // What its matrices read of prompt rows: the one that reads E4M3 codes (null: none does), whether some read
-  // staged rows, and whether some quantise plain ones.
+  // What its matrices read of prompt rows: the one that reads E4M3 codes (null: none does), and whether some
+  // read staged rows.
   const DenseMatrix* fp8_reader() const;
   bool reads_staged() const;
-  bool reads_plain() const;
+};
+
+// The input scales, as reciprocals, that a norm quantises its rows with: no more than it has room for.
+struct Fp4Scales {
+  std::array<float, dense::kFp4Sets> inverse{};
+  int count = 0;
+  void want(float its);  // where it is not there and there is room
+  // Its place; -1: the rows are quantised behind the norm.
+  int find(float its) const;
 };
 
 struct ExpertRecords {
@@ -95,6 +106,8 @@ struct ExpertRecords {
   const float* gate_up_input_inverse = nullptr;
   const float* down_input_scale = nullptr;
   const float* down_input_inverse = nullptr;
+  // The reciprocal of gate's and up's, where all experts have the same: then the norm quantises their tokens.
+  std::optional<float> common_inverse;
   // Null: none. [experts][gate rows, up rows] and [experts][rows], as the row scales above.
   const float* gate_up_bias = nullptr;
   const float* down_bias = nullptr;
@@ -153,6 +166,10 @@ class WeightLoader {
   RecordStream stream_;
   std::map<std::int32_t, const std::uint16_t*> tables_;  // by MatrixId
   std::vector<const checkpoint::Matrix*> widened_;
+  std::vector<std::string> apart_;  // layers whose experts have input scales of their own
 };
+
+// What the norm in front of the group quantises for it, and for experts of one input scale, which come first.
+Fp4Scales scales_behind_norm(const DenseGroup& group, std::optional<float> experts = std::nullopt);
 
 }  // namespace fourfold::backend::cuda

@@ -91,7 +91,10 @@ RowTiles make_row_tiles(kernels::Arena& arena, const Capacity& capacity);
 
 // Token records, for matrices with FP4 inputs; none where a model has no such matrix.
 struct Fp4Buffers {
-  unsigned char* rows = nullptr;   // of a matrix's input: [rows / 8][widest input / 64]
+  unsigned char* rows = nullptr;  // of a matrix's input: [rows / 8][widest input / 64]
+  // The same from the norm, for each of its readers' scales: [rows / 8][hidden / 64]; null: no norm has as
+  // many.
+  unsigned char* normed[dense::kFp4Sets] = {};
   unsigned char* inner = nullptr;  // of an MLP: [rows / 8][widest MLP / 64]
   RowTiles tiles;
 };

@@ -10,6 +10,18 @@
 #include "kernels/step/step_params.h"
 
 namespace fourfold::backend::cuda {
+namespace {
+
+// Whether some matrix has FP4 inputs of a scale that the norm did not quantise for.
+bool quantises_behind(const DenseGroup& group, const Fp4Scales& by_norm) {
+  return std::ranges::any_of(group.matrices, [&](const DenseMatrix& matrix) {
+    return quantises(matrix.input) && std::ranges::any_of(matrix.pieces, [&](const PieceStrips& piece) {
+             return by_norm.find(piece.input.inverse) < 0;
+           });
+  });
+}
+
+}  // namespace
 
 Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
                        KernelSelector& selector)
@@ -34,13 +46,22 @@ void Multiplier::norm_rows(const DeviceNorm& norm, int row_count, float* x, cons
 }
 
 PromptInput Multiplier::norm_prompt(const DeviceNorm& norm, int row_count, const std::uint16_t* added,
-                                    const DenseGroup& readers, bool wants_plain) {
+                                    const DenseGroup& readers, bool wants_plain,
+                                    std::optional<float> experts) {
   dense::NormPromptParams params{};
   params.norm = {buffers_.x,  added,        norm.weight,
                  nullptr,     norm.epsilon, added != nullptr ? dense::NormAdd::bf16 : dense::NormAdd::none,
                  norm.columns};
-  if (wants_plain || readers.reads_plain()) params.rows.plain = buffers_.normed;
+  const Fp4Scales fp4 = scales_behind_norm(readers, experts);
+  if (wants_plain || quantises_behind(readers, fp4)) params.rows.plain = buffers_.normed;
   if (readers.reads_staged()) params.rows.staged = buffers_.staged;
+  if (fp4.count > 0) {
+    dense::NormFp4Params with_records{params.norm, params.rows, {}, row_count};
+    for (int set = 0; set < fp4.count; ++set)
+      with_records.fp4[set] = {buffers_.fp4.normed[set], fp4.inverse[static_cast<std::size_t>(set)]};
+    machine_.launch(step_row(dense::kNormFp4Row), dense::norm_fp4_blocks(row_count), with_records);
+    return {.rows = params.rows.plain, .staged = params.rows.staged, .fp4 = fp4};
+  }
   if (const DenseMatrix* reader = readers.fp8_reader()) {
     params.rows.codes = buffers_.codes;
     params.rows.inverse = reader->input_inverse;

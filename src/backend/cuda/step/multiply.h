@@ -3,6 +3,7 @@
 // the kernels of the experts, tiled or streaming (multiply_fp4.cpp). kernel_selector.h says which row.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -23,6 +24,7 @@ struct DenseInput {
   const float* x = nullptr;
   const DeviceNorm* norm = nullptr;
   const unsigned char* records = nullptr;
+  Fp4Scales fp4 = {};  // in Buffers::fp4.normed, from the norm of a prompt
 };
 // The same of prompts: bf16 rows, which are staged or quantised here where a matrix wants them so, or are
 // already.
@@ -31,6 +33,7 @@ struct PromptInput {
   const std::uint16_t* staged = nullptr;
   const unsigned char* records = nullptr;
   bool has_codes = false;  // in Buffers::codes
+  Fp4Scales fp4 = {};      // in Buffers::fp4.normed
 };
 
 // Where results go. Gate and up strips become silu(gate) * up in `inner`, or as token records.
@@ -69,9 +72,10 @@ class Multiplier {
   // x = x + y where there is a y, then normed.
   void norm_rows(const DeviceNorm& norm, int row_count, float* x, const void* y, dense::NormAdd add,
                  std::uint16_t* out);
-  // The same for prompt rows, in every form that the group reads; plain, too, where that is wanted.
+  // The same for prompt rows, in every form that the group reads; plain, too, where that is wanted, and
+  // quantised for experts of one input scale.
   PromptInput norm_prompt(const DeviceNorm& norm, int row_count, const std::uint16_t* added,
-                          const DenseGroup& readers, bool wants_plain);
+                          const DenseGroup& readers, bool wants_plain, std::optional<float> experts);
   kernels::RowHandle step_row(const std::string& name);
   KernelSelector& selector() { return selector_; }
 

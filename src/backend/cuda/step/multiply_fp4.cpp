@@ -19,15 +19,17 @@ moe::Op op_of(dense::PlainOp op) {
 
 }  // namespace
 
-// Rows are quantised once for neighbouring pieces of one input scale.
+// Rows that no norm has quantised are so once for neighbouring pieces of one input scale.
 void Multiplier::one_expert(const DenseMatrix& matrix, const OneExpert& how, const DenseInput& in,
                             const DenseOutput& out) {
   const kernels::RowHandle row = machine_.required(kernels::RowKind::gemm, how.row);
   const PieceStrips* quantised = nullptr;
   for (const PieceStrips& piece : matrix.pieces) {
     moe::GemmParams params{};
-    params.tokens = how.is_fp4 ? in.records : reinterpret_cast<const unsigned char*>(in.rows);
-    if (how.is_fp4 && in.records == nullptr) {
+    const int by_norm = in.fp4.find(piece.input.inverse);
+    const unsigned char* given = by_norm >= 0 ? buffers_.fp4.normed[by_norm] : in.records;
+    params.tokens = how.is_fp4 ? given : reinterpret_cast<const unsigned char*>(in.rows);
+    if (how.is_fp4 && given == nullptr) {
       if (quantised == nullptr || quantised->input != piece.input)
         moe_tokens::launch_quantize(
             machine_, tokens_,
@@ -94,7 +96,7 @@ void Multiplier::prompt_fp4(const DenseMatrix& matrix, int row_count, const Prom
                                        ? selector_.one_expert(matrix, row_count, moe_layer::Activations::w4a4)
                                        : selector_.prompt_matrix(matrix, row_count);
   one_expert(matrix, {choice.gate_up_row, tables_.tiles(choice.tile_tokens), tables_.tiles(8), true},
-             {.rows = in.rows, .records = in.records}, out);
+             {.rows = in.rows, .records = in.records, .fp4 = in.fp4}, out);
 }
 
 }  // namespace fourfold::backend::cuda

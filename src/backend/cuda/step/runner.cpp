@@ -343,6 +343,8 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
   call.tokens = buffers_.normed;
   // The norm has staged them for the router, where that is not in FP8.
   if (shape_.role == Role::prefill && mlp.in.reads_staged()) call.staged = buffers_.staged;
+  // ... and quantised them where one input scale is all experts'; theirs is the first of its scales.
+  if (shape_.role == Role::prefill && mlp.experts.common_inverse) call.records = buffers_.fp4.normed[0];
   call.residual = sum();
   // A prompt's shared expert waits in `added` and joins the stream on the way.
   if (shape_.role == Role::prefill && mlp.has_shared)

@@ -125,7 +125,7 @@ class Runner {
   void run_experts(const DeviceMoe& mlp, const float* logits, bool with_shared);
   // Prompt rows; runner_prompt.cpp.
   PromptInput prompt_input(const DeviceNorm& norm, bool adds, const DenseGroup& readers,
-                           bool wants_plain = false);
+                           bool wants_plain = false, std::optional<float> experts = std::nullopt);
   void prompt_output(const DenseGroup& out);
   void prompt_add();
   void prompt_mix(const DeviceDelta& mixer);

@@ -12,13 +12,13 @@ namespace {
 constexpr float kLog2E = 1.44269504088896341f;
 }
 
-// Normed rows as the matrices read them, and plain in `normed` where experts quantise them or find none
-// staged.
+// Normed rows as the matrices read them; as experts of one input scale read them; and plain in `normed` where
+// experts have different ones or find no staged rows.
 PromptInput Runner::prompt_input(const DeviceNorm& norm, bool adds, const DenseGroup& readers,
-                                 bool wants_plain) {
+                                 bool wants_plain, std::optional<float> experts) {
   return multiplier_.norm_prompt(norm, shape_.rows,
                                  adds ? static_cast<const std::uint16_t*>(buffers_.added) : nullptr, readers,
-                                 wants_plain);
+                                 wants_plain, experts);
 }
 
 void Runner::prompt_output(const DenseGroup& out) {
@@ -104,8 +104,9 @@ int Runner::attention_units(const DeviceAttention& mixer) const {
 void Runner::prompt_apply(const DeviceMoe& mlp) {
   auto* logits = static_cast<float*>(buffers_.projection);
   if (wants(Stage::router)) {
-    const PromptInput in = prompt_input(mlp.norm, exchange_ == nullptr, mlp.in,
-                                        quantises(mlp.experts.input) || !mlp.in.reads_staged());
+    const std::optional<float> scale = mlp.experts.common_inverse;
+    const bool wants_plain = quantises(mlp.experts.input) ? !scale : !mlp.in.reads_staged();
+    const PromptInput in = prompt_input(mlp.norm, exchange_ == nullptr, mlp.in, wants_plain, scale);
     multiplier_.prompt(mlp.in, shape_.rows, in,
                        {.out = logits,
                         .stride = mlp.in.width,

@@ -18,7 +18,12 @@ struct Widths {
   int mixed = 0;
   int inner = 64;
   int fp4_input = 0;  // of a matrix with FP4 inputs; 0: there is none
+  int fp4_sets = 0;   // input scales behind one norm
 };
+
+void see_norm(Widths& widths, const DenseGroup& group, std::optional<float> experts = std::nullopt) {
+  widths.fp4_sets = std::max(widths.fp4_sets, scales_behind_norm(group, experts).count);
+}
 
 void see_fp4(Widths& widths, const DenseGroup& group) {
   for (const DenseMatrix& matrix : group.matrices)
@@ -43,9 +48,11 @@ void see(Widths& widths, const DeviceLayer& layer) {
   };
   if (const auto* mixer = std::get_if<DeviceDelta>(&layer.mixer)) {
     take(mixer->in), take(mixer->out);
+    see_norm(widths, mixer->in);
     widths.mixed = std::max(widths.mixed, mixer->out_columns);
   } else if (const auto* latent = std::get_if<DeviceLatent>(&layer.mixer)) {
     take(latent->in), take(latent->query), take(latent->out);
+    see_norm(widths, latent->in);
     widths.query = std::max(widths.query, latent->query_columns());
     widths.attended = std::max(widths.attended, latent->heads * latent->page_latent);
     widths.mixed = std::max(widths.mixed, latent->mixed_columns());
@@ -54,16 +61,19 @@ void see(Widths& widths, const DeviceLayer& layer) {
   } else {
     const auto& full = std::get<DeviceAttention>(layer.mixer);
     take(full.in), take(full.out);
+    see_norm(widths, full.in);
     widths.squares |= full.norms_rows;
     widths.query = std::max(widths.query, full.heads * full.head_dim);
     widths.mixed = std::max(widths.mixed, full.heads * full.head_dim);
   }
   if (const auto* moe = std::get_if<DeviceMoe>(&layer.mlp)) {
     take(moe->in), take(moe->shared_down);
+    see_norm(widths, moe->in, moe->experts.common_inverse);
     widths.inner = std::max(widths.inner, moe->shared_columns);
   } else {
     const auto& mlp = std::get<DeviceMlp>(layer.mlp);
     take(mlp.gate_up), take(mlp.down);
+    see_norm(widths, mlp.gate_up);
     widths.inner = std::max(widths.inner, mlp.inner);
   }
 }
@@ -126,6 +136,8 @@ Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels
     buffers.fp4.inner = arena.take<unsigned char>(fp4_bytes(rows, widths.inner), "quantised inner rows");
     buffers.fp4.tiles = make_row_tiles(arena, capacity);
   }
+  for (int set = 0; set < widths.fp4_sets; ++set)
+    buffers.fp4.normed[set] = arena.take<unsigned char>(fp4_bytes(rows, model.hidden), "quantised rows");
   buffers.workspace_bytes = Runner::workspace_bytes(selector, model, capacity);
   buffers.workspace = arena.take<unsigned char>(buffers.workspace_bytes, "workspace");
   return buffers;
@@ -160,6 +172,8 @@ void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capa
     memory.forget(buffers.fp4.rows, fp4_bytes(count, widths.fp4_input));
     memory.forget(buffers.fp4.inner, fp4_bytes(count, widths.inner));
   }
+  for (int set = 0; set < widths.fp4_sets; ++set)
+    memory.forget(buffers.fp4.normed[set], fp4_bytes(static_cast<std::size_t>(rows), model.hidden));
   forget(buffers.workspace, static_cast<std::int64_t>(buffers.workspace_bytes), 1, 1);
 }
 
