@@ -102,6 +102,8 @@ void PreparedGpu::mend_ranks() {
   machine_.memory().wait();
   in_flight_ = false;
   clear_part();  // what a sum that did not come about has left
+  // Nor does a slot go on from a pass that did not end: its pages would be missing to others.
+  for (std::int32_t slot = 0; slot < std::ssize(slots_); ++slot) window_pages_.hold(slot, 0, 0);
   options_.exchange->begin_anew();
 }
 
