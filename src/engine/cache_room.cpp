@@ -7,8 +7,9 @@
 namespace fourfold::engine {
 namespace {
 
-constexpr std::int64_t kAnchorsEach = 4;    // of a sequence, where memory is not short
-constexpr std::int64_t kPagesToStates = 3;  // bytes of pages to one of states, where it is
+constexpr std::int64_t kAnchorsEach = 4;         // of a sequence, where memory is not short
+constexpr std::int64_t kPagesToStates = 3;       // bytes of pages to one of states, where it is
+constexpr std::int64_t kTokensOfAState = 1'024;  // more states than one for so many tokens would be idle
 
 // The largest number from `low` to `high` for which `holds` is true, as it is for all below; `low` if none.
 template <class Holds>
@@ -43,7 +44,8 @@ std::int64_t anchor_share(const backend::Program& program, const backend::Capaci
   const std::int64_t each = backend::anchor_bytes(program, capacity.page_tokens);
   if (each == 0) return capacity.page_count;
   const std::int64_t bytes = capacity.page_count * page_bytes(program, capacity.page_tokens);
-  return std::min(bytes / kPagesToStates / each, capacity.page_count);
+  const std::int64_t most = capacity.page_count * capacity.page_tokens / kTokensOfAState;
+  return std::min(bytes / kPagesToStates / each, most);
 }
 
 std::int64_t sequences_with_room(backend::Capacity room, std::int64_t context, std::int64_t most,
