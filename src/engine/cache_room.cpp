@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/window_pages.h"
+#include "engine/request.h"
 
 namespace fourfold::engine {
 namespace {
@@ -48,13 +49,19 @@ std::int64_t anchor_share(const backend::Program& program, const backend::Capaci
   return std::min(bytes / kPagesToStates / each, most);
 }
 
-std::int64_t sequences_with_room(backend::Capacity room, std::int64_t context, std::int64_t most,
-                                 const Fits& fits) {
+backend::Capacity with_sequences(backend::Capacity room, std::int64_t sequences) {
+  room.state_slot_count = sequences;
+  room.row_count = std::max(room.row_count, sequences * (kDraftCountMax + 1));
+  return room;
+}
+
+std::int64_t sequences_with_room(const backend::Capacity& room, std::int64_t context,
+                                 std::int64_t least_pages, std::int64_t most, const Fits& fits) {
   const std::int64_t pages_each = (std::min(context, kTokensEach) + room.page_tokens - 1) / room.page_tokens;
   for (std::int64_t sequences = most; sequences > 1; sequences /= 2) {
-    room.state_slot_count = sequences;
-    room.page_count = sequences * pages_each;
-    if (fits(room)) return sequences;
+    backend::Capacity wanted = with_sequences(room, sequences);
+    wanted.page_count = std::max(sequences * pages_each, least_pages);
+    if (fits(wanted)) return sequences;
   }
   return 1;
 }

@@ -22,10 +22,13 @@ std::int64_t anchor_share(const backend::Program& program, const backend::Capaci
 using Fits = std::function<bool(const backend::Capacity&)>;  // whether there is memory for a capacity
 
 // How many sequences may run at once where nobody says: `most`, halved until each has room for its recurrent
-// state and kTokensEach tokens, or a whole context where that is shorter. `room` has what does not change.
+// state and kTokensEach tokens, or a whole context where that is shorter, and all together for `least_pages`.
+// `room` has what does not change.
 inline constexpr std::int64_t kTokensEach = 8'192;
-std::int64_t sequences_with_room(backend::Capacity room, std::int64_t context, std::int64_t most,
-                                 const Fits& fits);
+std::int64_t sequences_with_room(const backend::Capacity& room, std::int64_t context,
+                                 std::int64_t least_pages, std::int64_t most, const Fits& fits);
+// The room of so many: their slots, and the rows of their drafts.
+backend::Capacity with_sequences(backend::Capacity room, std::int64_t sequences);
 
 struct CacheWish {
   backend::Capacity capacity;     // with as many pages as could be used

@@ -100,20 +100,21 @@ EngineRoom room_for_many(const OpenModel& model, const EngineSettings& settings)
                        : gpu                   ? kRowsGpu
                                                : kRowsCpu;
   const engine::Fits fits = memory_for(program, settings);
-  room.sequences = settings.max_sequences;
-  if (room.sequences == 0)
-    room.sequences = sim    ? kSequencesSim
-                     : !gpu ? kSequencesCpu
-                            : engine::sequences_with_room(capacity, room.context, kSequencesGpu, fits);
-  capacity.state_slot_count = room.sequences;
-  capacity.row_count = std::max(capacity.row_count, room.sequences * (engine::kDraftCountMax + 1));
   const std::int64_t context_pages = pages_for(room.context, capacity);
   const std::int64_t asked_pages = settings.kv_tokens ? pages_for(*settings.kv_tokens, capacity) : 0;
+  const std::int64_t least_pages = settings.kv_tokens ? asked_pages : context_pages;
+  room.sequences = settings.max_sequences;
+  if (room.sequences == 0)
+    room.sequences =
+        sim    ? kSequencesSim
+        : !gpu ? kSequencesCpu
+               : engine::sequences_with_room(capacity, room.context, least_pages, kSequencesGpu, fits);
+  capacity = engine::with_sequences(capacity, room.sequences);
   capacity.page_count = settings.kv_tokens ? asked_pages : context_pages * room.sequences;
   capacity = engine::divide_cache(
       program,
       {.capacity = capacity,
-       .least_pages = settings.kv_tokens ? asked_pages : context_pages,
+       .least_pages = least_pages,
        .state_bytes =
            settings.prefix_cache_bytes < 0 ? -1 : settings.prefix_cache_bytes / program.part.count},
       fits);
@@ -147,6 +148,11 @@ OpenEngine open_engine(const OpenModel& model, const EngineSettings& settings, c
   if (settings.max_queue < 0) fail(Code::invalid_request, "--max-queue {}: 0 or more", settings.max_queue);
   OpenEngine out;
   const EngineRoom& room = out.room = room_for_many(model, settings);
+  if (settings.max_sequences == 0 && settings.backend.backend == "cuda" && room.sequences < kSequencesGpu)
+    listener.fact(fourfold::format(
+        "{} requests run at once: there is no memory for more beside one of {} tokens; a lower --max-context "
+        "makes room (--max-sequences says how many)",
+        room.sequences, room.context));
   out.prepared = prepare_model(model, settings.backend, room.capacity, listener);
   out.engine = std::make_unique<engine::Engine>(
       *out.prepared,

@@ -101,18 +101,21 @@ TEST_F(CacheRoom, PagesAndStatesThatSomebodyAskedForStay) {
 
 TEST_F(CacheRoom, SequencesAreAsManyAsHaveRoomForThemselves) {
   const std::int64_t slot = 1'000'000;
-  const auto with = [&](std::int64_t context, std::int64_t memory) {
-    return sequences_with_room({.row_count = 64}, context, 64, [&](const backend::Capacity& capacity) {
-      EXPECT_EQ(capacity.row_count, 64);
-      EXPECT_EQ(capacity.anchor_count, 0);
-      return capacity.state_slot_count * slot + capacity.page_count * page_ <= memory;
-    });
+  const auto with = [&](std::int64_t context, std::int64_t memory, std::int64_t least_pages = 0) {
+    return sequences_with_room(
+        {.row_count = 64}, context, least_pages, 64, [&](const backend::Capacity& capacity) {
+          EXPECT_EQ(capacity.row_count, std::max<std::int64_t>(64, 6 * capacity.state_slot_count))
+              << "drafts";
+          EXPECT_EQ(capacity.anchor_count, 0);
+          return capacity.state_slot_count * slot + capacity.page_count * page_ <= memory;
+        });
   };
   const std::int64_t each = slot + kTokensEach / kTokenGrain * page_;
   EXPECT_EQ(with(1'000'000, 64 * each), 64);
   EXPECT_EQ(with(1'000'000, 64 * each - 1), 32);
   EXPECT_EQ(with(1'000'000, 8 * each), 8);
   EXPECT_EQ(with(100, 64 * (slot + 2 * page_)), 64) << "a context is shorter";
+  EXPECT_EQ(with(1'000'000, 8 * each, 10 * kTokensEach / kTokenGrain), 4) << "one whole request comes first";
   EXPECT_EQ(with(1'000'000, 0), 1) << "whoever loads it says what is missing";
 }
 

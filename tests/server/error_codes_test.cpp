@@ -82,6 +82,9 @@ TEST(ErrorCodes, OfAnswersThatFail) {
       const std::string stream = ask(route, std::string(body) + R"(, "stream": true})", script);
       EXPECT_NE(stream.find("\"code\":\"" + code + "\""), std::string::npos) << stream;
     }
+    const std::string response = ask("/v1/responses", R"({"input": "a", "stream": true})", script);
+    const std::string own = code == "internal" ? "server_error" : code;
+    EXPECT_NE(response.find("\"error\":{\"code\":\"" + own + "\""), std::string::npos) << response;
     const auto anthropic =
         make_exchange("/v1/messages", "{\"max_tokens\": 9, " + std::string(kMessages) + "}", test_model());
     EXPECT_EQ(text_at(parsed(run_script(*anthropic, script)), "error.details.error_code"), code);

@@ -104,6 +104,7 @@ void PreparedGpu::mend_ranks() {
   clear_part();  // what a sum that did not come about has left
   // Nor does a slot go on from a pass that did not end: its pages would be missing to others.
   for (std::int32_t slot = 0; slot < std::ssize(slots_); ++slot) window_pages_.hold(slot, 0, 0);
+  std::ranges::fill(slots_, SlotPast{});  // so that whoever would go on is refused
   options_.exchange->begin_anew();
 }
 

@@ -45,7 +45,7 @@ struct NcclMember::Entries {
 };
 
 NcclMember::NcclMember(const std::string& file) : file_(file), entries_(std::make_unique<Entries>()) {
-  entries_->library.reset(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
+  entries_->library.reset(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
   if (entries_->library == nullptr)
     fail_with_hint(Code::unsupported_op,
                    "Install NCCL on every machine, say where its libnccl.so.2 is (FOURFOLD_NCCL=path), or "

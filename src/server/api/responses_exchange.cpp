@@ -79,14 +79,19 @@ class ResponsesExchange final : public AnswerExchange {
     json.member("total_tokens", tokens.prompt + tokens.answer).end_object();
   }
 
-  void write_response(JsonWriter& json, std::string_view status, std::string_view error = {},
+  struct Failure {
+    std::string code, message;
+  };
+  void write_response(JsonWriter& json, std::string_view status, const Failure& error = {},
                       bool brief = false) const {
     json.begin_object().member("id", id_).member("object", "response").member("created_at", created_);
     json.member("status", status).key("error");
-    if (error.empty()) {
+    if (error.code.empty()) {
       json.value(nullptr);
     } else {
-      json.begin_object().member("code", "server_error").member("message", error).end_object();
+      // OpenAI has a word of its own for what has no other.
+      const std::string_view code = error.code == "internal" ? "server_error" : error.code;
+      json.begin_object().member("code", code).member("message", error.message).end_object();
     }
     json.key("incomplete_details");
     if (status == "incomplete") {
@@ -132,7 +137,7 @@ class ResponsesExchange final : public AnswerExchange {
     });
   }
 
-  std::string response_event(std::string_view type, std::string_view status, std::string_view error = {}) {
+  std::string response_event(std::string_view type, std::string_view status, const Failure& error = {}) {
     return event(type, [&](JsonWriter& json) { write_response(json.key("response"), status, error); });
   }
 
@@ -235,9 +240,10 @@ class ResponsesExchange final : public AnswerExchange {
 
   std::string break_stream(const HttpError& error) override {
     const auto body = text::jinja::parse_json(error.body, "error");
-    const std::string message = body.dict()->find("error")->dict()->find("message")->text();
+    const auto& fields = *body.dict()->find("error")->dict();
+    const Failure failure{fields.find("code")->text(), fields.find("message")->text()};
     std::string out = close_item(false);
-    return out += response_event("response.failed", "failed", message);
+    return out += response_event("response.failed", "failed", failure);
   }
 
   std::string error_body(const std::string& message, int status, std::string_view code) const override {
