@@ -339,8 +339,11 @@ TEST(Compare, NoticesWhatGptOssHasToItself) {
     return compare(*prepared, reference).fine();
   };
   const auto attention = [&](auto change) {
-    return is_fine([&](backend::Program&, auto& op) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(op)>, backend::Attention>) change(op);
+    return is_fine([&](backend::Program& program, auto& op) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(op)>, backend::Attention>) {
+        change(op);
+        program.kv_caches[static_cast<std::size_t>(op.cache.index)].window = op.window;
+      }
     });
   };
   const auto experts = [&](auto change) {
