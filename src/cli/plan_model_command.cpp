@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/json_writer.h"
+#include "base/largest.h"
 #include "base/token_grain.h"
 #include "cli/answer.h"
 #include "cli/bench_model_weights.h"
@@ -216,23 +217,13 @@ Planned MemoryPlanner::plan() const {
   out.weights = plan_weights(program, room, target_.machine(), model_.dense());
   out.needed = total(out.uses);
   if (out.usable == 0) return out;
-  const auto most = [](std::int64_t high, const auto& holds) {
-    std::int64_t low = 0;
-    while (low < high) {
-      const std::int64_t middle = (low + high + 1) / 2;
-      if (holds(middle))
-        low = middle;
-      else
-        high = middle - 1;
-    }
-    return low;
-  };
   // With their share of states; what was asked for may fit with fewer.
-  out.longest = kTokenGrain * most(program.position_limit / kTokenGrain, [&](std::int64_t blocks) {
-                  return fits(capacity(kTokenGrain * blocks, out.sequences));
-                });
-  out.most_sequences =
-      most(kSequencesMax, [&](std::int64_t sequences) { return fits(capacity(out.context, sequences)); });
+  const std::int64_t blocks_most = (program.position_limit + kTokenGrain - 1) / kTokenGrain;
+  const std::int64_t blocks = largest(
+      0, blocks_most, [&](std::int64_t count) { return fits(capacity(kTokenGrain * count, out.sequences)); });
+  out.longest = std::min(kTokenGrain * blocks, program.position_limit);
+  out.most_sequences = largest(
+      0, kSequencesMax, [&](std::int64_t sequences) { return fits(capacity(out.context, sequences)); });
   if (!out.fits()) return out;
   out.longest = std::max(out.longest, out.context);
   out.most_sequences = std::max(out.most_sequences, out.sequences);

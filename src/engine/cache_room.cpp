@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/window_pages.h"
+#include "base/largest.h"
 #include "engine/request.h"
 
 namespace fourfold::engine {
@@ -11,19 +12,6 @@ namespace {
 constexpr std::int64_t kAnchorsEach = 4;         // of a sequence, where memory is not short
 constexpr std::int64_t kPagesToStates = 3;       // bytes of pages to one of states, where it is
 constexpr std::int64_t kTokensOfAState = 1'024;  // more states than one for so many tokens would be idle
-
-// The largest number from `low` to `high` for which `holds` is true, as it is for all below; `low` if none.
-template <class Holds>
-std::int64_t largest(std::int64_t low, std::int64_t high, const Holds& holds) {
-  while (low < high) {
-    const std::int64_t middle = (low + high + 1) / 2;
-    if (holds(middle))
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return low;
-}
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "backend/window_pages.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/largest.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/launch/counting_machine.h"
 #include "kernels/step/step_tables.h"
@@ -140,15 +141,8 @@ std::int64_t largest_context(const Program& program, Capacity capacity, const ke
     capacity.page_count = sequences * pages;
     return cuda::total_of(plan_memory(program, capacity, machine, dense, tuning)) <= bytes;
   };
-  std::int64_t low = 0, high = (program.position_limit + step::kPageTokens - 1) / step::kPageTokens;
-  while (low < high) {
-    const std::int64_t middle = (low + high + 1) / 2;
-    if (fits(middle))
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return std::min(low * step::kPageTokens, program.position_limit);
+  const std::int64_t most = (program.position_limit + step::kPageTokens - 1) / step::kPageTokens;
+  return std::min(largest(0, most, fits) * step::kPageTokens, program.position_limit);
 }
 
 }  // namespace fourfold::backend
