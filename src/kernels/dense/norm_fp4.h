@@ -43,18 +43,12 @@ FOURFOLD_DEVICE void store_eight_fp4(Cta cta, const Fp4Rows& rows, int columns, 
 }
 
 template <class Cta>
-FOURFOLD_DEVICE void store_records(Cta cta, const NormFp4Params& params, int warp,
-                                   const device::U32x4 (&normed)[kNormPieces], bool has_row) {
-  const int columns = params.norm.columns, pieces = pieces_of(columns);
+FOURFOLD_DEVICE void store_records(Cta cta, const NormFp4Params& params, int column,
+                                   const device::U32x4& normed, bool has_row) {
 #pragma unroll
-  for (int set = 0; set < kFp4Sets; ++set) {
-    if (params.fp4[set].records == nullptr) continue;
-#pragma unroll
-    for (int i = 0; i < kNormPieces; ++i)
-      if (warp + kNormWarps * i < pieces)
-        store_eight_fp4(cta, params.fp4[set], columns, cta.block(), norm_column(cta, warp, i), normed[i],
-                        has_row);
-  }
+  for (int set = 0; set < kFp4Sets; ++set)
+    if (params.fp4[set].records != nullptr)
+      store_eight_fp4(cta, params.fp4[set], params.norm.columns, cta.block(), column, normed, has_row);
 }
 
 template <class Cta>
@@ -62,23 +56,22 @@ FOURFOLD_DEVICE void norm_fp4(Cta cta, const NormFp4Params& params) {
   auto& storage = cta.template shared<NormStorage>();
   const NormParams& norm = params.norm;
   const int warp = cta.warp();
-  device::U32x4 normed[kNormPieces] = {};
-  NormValues values, weight;
-  load_norm_weight(cta, norm, warp, weight);
+  const std::int64_t start = static_cast<std::int64_t>(cta.block()) * norm.columns;
+  TwoPassRow<Cta> row(cta, norm, warp, start);
   cta.wait_predecessors();
   cta.release_successors();
-  if (cta.block() >= params.row_count) return store_records(cta, params, warp, normed, false);
-  const std::int64_t row = static_cast<std::int64_t>(cta.block()) * norm.columns;
-  load_norm_values(cta, norm, warp, row, values);
-  const float factor = norm_factor(cta, storage, warp, norm.columns, norm.epsilon, values);
-#pragma unroll
-  for (int i = 0; i < kNormPieces; ++i) {
-    const int column = norm_column(cta, warp, i);
-    if (column >= norm.columns) continue;
-    normed[i] = normed_eight<Cta>(values[i], factor, weight[i]);
-    store_eight(cta, params.rows, row, column, normed[i]);
+  const bool has_row = cta.block() < params.row_count;
+  const float factor = has_row ? row.factor(storage) : 0.0f;
+#pragma unroll 1
+  for (int i = 0; row.has(i); ++i) {
+    const int column = row.column(i);
+    device::U32x4 normed{};
+    if (has_row && column < norm.columns) {
+      normed = row.normed(i, factor);
+      store_eight(cta, params.rows, start, column, normed);
+    }
+    store_records(cta, params, column, normed, has_row);
   }
-  store_records(cta, params, warp, normed, true);
 }
 
 }  // namespace fourfold::dense

@@ -239,7 +239,7 @@ struct NormPromptRow {
   using Params = NormPromptParams;
   using Storage = NormPromptStorage;
   static constexpr int threads = 32 * kNormWarps;
-  static constexpr int blocks_per_sm = 2;
+  static constexpr int blocks_per_sm = 5;
   static std::string name() { return kNormPromptRow; }
   static plan::RowFacts facts() { return kernels::step_facts<NormPromptRow>(kNormPromptRow, "prefill"); }
   template <class Cta>
@@ -254,7 +254,7 @@ struct NormFp4Row {
   using Params = NormFp4Params;
   using Storage = NormStorage;
   static constexpr int threads = 32 * kNormWarps;
-  static constexpr int blocks_per_sm = 2;
+  static constexpr int blocks_per_sm = 4;
   static std::string name() { return kNormFp4Row; }
   static plan::RowFacts facts() { return kernels::step_facts<NormFp4Row>(kNormFp4Row, "prefill", "nvfp4"); }
   template <class Cta>

@@ -108,6 +108,7 @@ using PlainWgmmaTiles = moe::RowList<
     Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 128, 64>,  //
     Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 128, 256, 64>,  //
     TileKernel<TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 128, 128, 64, 8, 4, 1, true>>>,
+    TileKernel<TileRow<TileShape<plan::Sm90, moe::W4a16Wgmma, Format, 128, 64, 64, 8, 4, 1, true>>>,
     Grouped<plan::Sm90, moe::W4a16Wgmma, Format, 256, 64, 64>>;
 
 // FP8 x FP8: two warpgroups, so that one adds sums up while the other multiplies. 256 tokens need the fewest

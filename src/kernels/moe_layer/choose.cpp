@@ -163,7 +163,8 @@ TileSize prefill_tile(const plan::ArchFacts& arch, const Request& request) {
   if (request.activations == Activations::w4a16 && arch.has_wgmma) {
     // H200, 35b, prompts of 2,048 tokens (mean 64): 40 layers in 14.4 ms with tiles of 64, 15.4 with 128.
     if (is_fp4(request.format)) return {256, mean <= 64.0 ? 64 : 128, 128};
-    if (mean > 48.0 && leaves_sms_idle(request, 256, 128)) return {128, 128, 64};
+    if (mean > 48.0 && leaves_sms_idle(request, 256, 128))
+      return {128, leaves_sms_idle(request, 128, 128) ? 64 : 128, 64};
     return {256, mean <= 48.0 ? 64 : 128, 64};
   }
   if (!is_fp4(request.format)) {
