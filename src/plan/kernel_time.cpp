@@ -92,6 +92,8 @@ class Timer {
     const std::string& kernel = work_.kernel;
     if (kernel.starts_with("moe_few_")) return few();
     if (kernel == "dense_few" || kernel == "dense_pair") return dense_few();
+    // The block of the tables beside the others.
+    if (kernel == "dense_table") return std::max(dense_few(), wait(kSmallStart) + ranking());
     if (kernel == "dense_many" || kernel == "dense_tall")
       return wait(kStart) + side_by_side({memory(), issue(work_.visits * kMany.value +
                                                           work_.visit_tokens * kManyToken.value)});

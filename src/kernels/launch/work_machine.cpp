@@ -14,6 +14,7 @@
 #include "kernels/moe/paths.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/record/record.h"
+#include "kernels/step/dense_table_params.h"
 
 namespace fourfold::kernels {
 namespace {
@@ -194,8 +195,9 @@ void WorkMachine::note_route(KernelWork& work, const moe_route::RouteParams& par
   work.tokens = params.tokens;
   // One kernel ranks: choose where there is one, else table.
   const bool chooses = work.kernel == moe_route::kChooseRow;
-  const bool ranks = chooses || (work.kernel == moe_route::kTableRow &&
-                                 moe_route::in_one_block(params.tokens, params.experts));
+  const bool ranks =
+      chooses || work.kernel == step::kDenseTable ||
+      (work.kernel == moe_route::kTableRow && moe_route::in_one_block(params.tokens, params.experts));
   work.experts = ranks ? params.experts : 0;
   if (chooses) work.other_bytes = kGroupBytes * static_cast<double>(params.stage.groups);
   route_ = params;
@@ -270,6 +272,10 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     work.format = facts.row.find("fp8") != std::string::npos ? "fp8" : "nvfp4";  // the second one's
     note_dense(work, pair.first, "bf16", 8);
     note_dense(work, pair.second, work.format, 8);
+  } else if (kernel == step::kDenseTable) {
+    const auto& both = as<step::DenseTableParams>(params);
+    note_route(work, both.route);
+    note_dense(work, both.dense, facts.format, facts.n);
   } else if (kernel == "dense_many" || kernel == "dense_tall") {
     note_dense(work, as<dense::ManyParams>(params).dense, facts.format, facts.n);
   } else if (kernel == "dense_sum" || kernel == "dense_sum_norm") {

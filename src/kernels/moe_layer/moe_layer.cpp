@@ -97,23 +97,6 @@ moe_tokens::StageParams stage_params(const Prepared& layer, const LayerCall& cal
           static_cast<std::int64_t>(layer.request.tokens) * layer.request.shape.hidden / 32};
 }
 
-void route(Machine& machine, const Prepared& layer, const LayerCall& call) {
-  moe_route::RouteParams params{};
-  params.logits = call.logits;
-  params.tables = tables_of(layer.layout, call);
-  const bool small = layer.request.tokens <= moe_route::kSmallTokens;
-  params.chunk_counts = small ? nullptr : place<std::int32_t>(call, layer.layout.chunk_counts);
-  params.expert_counts = small ? nullptr : place<std::int32_t>(call, layer.layout.expert_counts);
-  params.tokens = layer.request.tokens;
-  params.experts = layer.request.shape.experts;
-  params.top_k = layer.request.shape.top_k;
-  params.tile_tokens = layer.choice.tile_tokens;
-  params.rule = call.rule;
-  params.logits_stride = call.logits_stride;
-  if (stages_while_routing(layer.request) && call.staged == nullptr) params.stage = stage_params(layer, call);
-  moe_route::launch_route(machine, layer.route, params);
-}
-
 moe::GemmParams gate_up_params(const Prepared& layer, const LayerWeights& weights, const LayerCall& call) {
   const Shape& shape = layer.request.shape;
   const moe::RouteTables tables = tables_of(layer.layout, call);
@@ -255,11 +238,28 @@ Prepared prepare_with(const Machine& machine, const Request& request, const Choi
   return layer;
 }
 
+moe_route::RouteParams routing(const Prepared& layer, const LayerCall& call) {
+  moe_route::RouteParams params{};
+  params.logits = call.logits;
+  params.tables = tables_of(layer.layout, call);
+  const bool small = layer.request.tokens <= moe_route::kSmallTokens;
+  params.chunk_counts = small ? nullptr : place<std::int32_t>(call, layer.layout.chunk_counts);
+  params.expert_counts = small ? nullptr : place<std::int32_t>(call, layer.layout.expert_counts);
+  params.tokens = layer.request.tokens;
+  params.experts = layer.request.shape.experts;
+  params.top_k = layer.request.shape.top_k;
+  params.tile_tokens = layer.choice.tile_tokens;
+  params.rule = call.rule;
+  params.logits_stride = call.logits_stride;
+  if (stages_while_routing(layer.request) && call.staged == nullptr) params.stage = stage_params(layer, call);
+  return params;
+}
+
 void run(Machine& machine, const Prepared& layer, const LayerWeights& weights, const LayerCall& call) {
   if (layer.request.tokens == 0) return;
   require_call(layer, weights, call);
   if (layer.choice.few) return run_few(machine, layer, weights, call);
-  route(machine, layer, call);
+  if (!call.is_routed) moe_route::launch_route(machine, layer.route, routing(layer, call));
   prepare_tokens(machine, layer, weights, call);
   moe::launch_gemm(machine, layer.gate_up, gate_up_params(layer, weights, call));
   moe::launch_gemm(machine, layer.down, down_params(layer, weights, call));

@@ -52,6 +52,7 @@ struct LayerCall {
   // scale that the caller quantised them with; GEMM1 gathers them, and `tokens` is not read.
   const unsigned char* records = nullptr;
   moe_combine::JoinedRows joined = {};  // prompts with a residual
+  bool is_routed = false;               // the tables are there: another kernel made them by routing()
 };
 
 // Byte offsets into the workspace; what a path does not need has size zero.
@@ -83,6 +84,8 @@ Prepared prepare(const kernels::Machine& machine, const Request& request);
 Prepared prepare_with(const kernels::Machine& machine, const Request& request, const Choice& choice);
 WorkspaceLayout workspace_layout(const Request& request, const Choice& choice);
 
+// What makes the tables of a call in its workspace.
+moe_route::RouteParams routing(const Prepared& layer, const LayerCall& call);
 void run(kernels::Machine& machine, const Prepared& layer, const LayerWeights& weights,
          const LayerCall& call);
 

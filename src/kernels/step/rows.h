@@ -6,6 +6,7 @@
 #include "kernels/launch/row.h"
 #include "kernels/step/add_bias.h"
 #include "kernels/step/add_gated.h"
+#include "kernels/step/dense_table.h"
 #include "kernels/step/select_norm.h"
 
 namespace fourfold::step {
@@ -56,6 +57,7 @@ struct AddBiasRow {
 };
 
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows = moe::RowList<SelectNormRow<Arch>, AddGatedRow<Arch>, AddBiasRow<Arch>>;
+using Rows =
+    moe::Join<moe::RowList<SelectNormRow<Arch>, AddGatedRow<Arch>, AddBiasRow<Arch>>, DenseTableRows<Arch>>;
 
 }  // namespace fourfold::step

@@ -8,9 +8,12 @@
 #include "kernels/dense/dense_params.h"
 #include "kernels/dense/many_params.h"
 #include "kernels/dense/reference.h"
+#include "kernels/moe_route/launch_route.h"
 #include "kernels/record/pack.h"
+#include "kernels/step/dense_table_params.h"
 #include "kernels/verify/inputs.h"
 #include "kernels/verify/step_run.h"
+#include "kernels/verify/step_tables.h"
 
 namespace fourfold::verify {
 namespace {
@@ -379,6 +382,33 @@ void prove_dense_pair(StepRun& run) {
   check_case(run, second, params.second);
   const auto normed = run.written(params.first.normed_out, second.x.size());
   for (std::size_t i = 0; i < normed.size(); ++i) run.compare_exact(normed[i], second.token_rows[i].bits);
+}
+
+// A matrix, and beside it the tables that route_table makes of the same logits.
+void prove_dense_table(StepRun& run) {
+  DenseSetup setup;
+  shape_dense(run, setup);
+  fill_setup(run, setup);
+  step::DenseTableParams params{upload_case(run, setup), {}};
+  moe_route::RouteParams& route = params.route;
+  route.tokens = setup.tokens;
+  route.experts = run.test().large || run.test().variant == 0 ? 256 : 8 + run.below(249);
+  route.top_k = 1 + run.below(8);
+  route.tile_tokens = 8;
+  route.rule.sigmoid = moe_route::is_any_rule_row(run.test().row.row);
+  std::vector<float> logits = run.normals(static_cast<std::size_t>(route.tokens * route.experts), 2.0);
+  logits[1] = logits[0];  // a tie
+  route.logits = run.upload(logits, "logits");
+  route.tables = take_tables(run, route);
+  const int more = run.test().large ? run.machine().sm_count() : setup.rows() / record::kRows;
+  run.launch(run.test().row.row, 2 + run.below(more), params);
+  check_case(run, setup, params.dense);
+  moe_route::RouteParams alone = route;
+  alone.tables = take_tables(run, alone);
+  moe_route::launch_route(run.machine(), moe_route::find_route_rows(run.machine()), alone);
+  const std::vector<double> got = numbers_of(run, route), want = numbers_of(run, alone);
+  run.compare_exact(static_cast<double>(got.size()), static_cast<double>(want.size()));
+  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) run.compare_exact(got[i], want[i]);
 }
 
 void prove_dense_many(StepRun& run) {

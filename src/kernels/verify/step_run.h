@@ -130,6 +130,7 @@ inline bool is_longest_context(const StepCase& test) { return is_long_context(te
 // The proofs, a function a kernel.
 void prove_dense_few(StepRun& run);
 void prove_dense_pair(StepRun& run);
+void prove_dense_table(StepRun& run);
 void prove_dense_many(StepRun& run);
 void prove_dense_tall(StepRun& run);
 void prove_dense_sum(StepRun& run);

@@ -13,6 +13,7 @@
 #include "kernels/dense/dense_params.h"
 #include "kernels/launch/machine.h"
 #include "kernels/moe/gemm_params.h"
+#include "kernels/moe_route/route_params.h"
 #include "kernels/moe_tokens/launch_tokens.h"
 
 namespace fourfold::backend::cuda {
@@ -61,6 +62,10 @@ class Multiplier {
   // its segments norms the new rows into `normed`. False: there is none for this, and nothing was launched.
   bool add_and_norm(const DenseGroup& group, int row_count, const std::uint16_t* rows, const DenseOutput& out,
                     const DeviceNorm& norm, std::uint16_t* normed);
+  // generated() of one matrix times `rows`, and the tables of routing beside it (step/dense_table.h). False:
+  // as above.
+  bool with_table(const DenseGroup& group, int row_count, const std::uint16_t* rows, const DenseOutput& out,
+                  const moe_route::RouteParams& route);
   // Whether generated() would launch a norm of its own in front of this group.
   bool norms_apart(const DenseGroup& group, int row_count);
   // Prompt rows: bf16 rows out, `inner` staged for the next matrix.

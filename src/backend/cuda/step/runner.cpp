@@ -313,8 +313,11 @@ void Runner::apply(const DeviceMoe& mlp) {
   // The two-kernel path reads the order of 16-bit inputs alone.
   const bool fuses = mlp.has_shared && prepared_experts(mlp).choice.few &&
                      !quantises(mlp.shared_down.matrices.front().input);
-  if (mlp.has_shared && !fuses && wants(Stage::shared_down)) add_shared(mlp, logits);
-  if (wants(Stage::experts)) run_experts(mlp, logits, fuses);
+  const bool adds_shared = mlp.has_shared && !fuses && wants(Stage::shared_down);
+  moe_layer::LayerCall call = experts_call(mlp, logits, fuses);
+  call.is_routed = adds_shared && wants(Stage::experts) && route_beside_shared(mlp, logits, call);
+  if (adds_shared && !call.is_routed) add_shared(mlp, logits);
+  if (wants(Stage::experts)) moe_layer::run(machine_, prepared_experts(mlp), mlp.layer_weights(), call);
 }
 
 const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
@@ -336,7 +339,7 @@ const moe_layer::Prepared& Runner::prepared_experts(const DeviceMoe& mlp) {
   return found->second;
 }
 
-void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_shared) {
+moe_layer::LayerCall Runner::experts_call(const DeviceMoe& mlp, const float* logits, bool with_shared) const {
   moe_layer::LayerCall call;
   call.logits = logits + mlp.in.first_column[0];
   call.logits_stride = mlp.in.width;
@@ -363,17 +366,26 @@ void Runner::run_experts(const DeviceMoe& mlp, const float* logits, bool with_sh
                    down.row_scale,
                    shared_format(down.format)};
   }
-  moe_layer::run(machine_, prepared_experts(mlp), mlp.layer_weights(), call);
+  return call;
 }
 
+DenseOutput Runner::shared_output(const DeviceMoe& mlp, const float* logits) const {
+  return {.out = sum(),
+          .stride = model_.hidden,
+          .op = dense::PlainOp::add_f32,
+          .token_gate = mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr,
+          .token_gate_stride = mlp.in.width};
+}
 void Runner::add_shared(const DeviceMoe& mlp, const float* logits) {
   multiplier_.generated(mlp.shared_down, shape_.rows, {.rows = buffers_.inner, .records = buffers_.fp4.inner},
-                        {.out = sum(),
-                         .stride = model_.hidden,
-                         .op = dense::PlainOp::add_f32,
-                         .token_gate = mlp.has_shared_gate ? logits + mlp.in.first_column[1] : nullptr,
-                         .token_gate_stride = mlp.in.width},
-                        nullptr);
+                        shared_output(mlp, logits), nullptr);
+}
+// That and the tables of routing in one launch. False: there is no row for both, and nothing was launched.
+bool Runner::route_beside_shared(const DeviceMoe& mlp, const float* logits,
+                                 const moe_layer::LayerCall& call) {
+  return !prepared_experts(mlp).choice.few &&
+         multiplier_.with_table(mlp.shared_down, shape_.rows, buffers_.inner, shared_output(mlp, logits),
+                                moe_layer::routing(prepared_experts(mlp), call));
 }
 
 void Runner::apply(const DeviceMlp& mlp) {

@@ -122,7 +122,7 @@ class Runner {
   void attend_latent(const DeviceLatent& mixer);
   void expand_heads(const DeviceLatent& mixer);
   const moe_layer::Prepared& prepared_experts(const DeviceMoe& mlp);
-  void run_experts(const DeviceMoe& mlp, const float* logits, bool with_shared);
+  moe_layer::LayerCall experts_call(const DeviceMoe& mlp, const float* logits, bool with_shared) const;
   // Prompt rows; runner_prompt.cpp.
   PromptInput prompt_input(const DeviceNorm& norm, bool adds, const DenseGroup& readers,
                            bool wants_plain = false, std::optional<float> experts = std::nullopt);
@@ -135,7 +135,9 @@ class Runner {
   int attention_units(const DeviceAttention& mixer) const;
   void apply(const DeviceMoe& mlp);
   void apply(const DeviceMlp& mlp);
+  DenseOutput shared_output(const DeviceMoe& mlp, const float* logits) const;
   void add_shared(const DeviceMoe& mlp, const float* logits);
+  bool route_beside_shared(const DeviceMoe& mlp, const float* logits, const moe_layer::LayerCall& call);
   void embed(const std::uint16_t* table);
   void draft_input(const DeviceDraft& draft, const float* hidden);
   void leave_hidden(const DeviceHead& head, float* to);

@@ -120,7 +120,8 @@ void Runner::prompt_apply(const DeviceMoe& mlp) {
                        {.staged = buffers_.inner, .records = buffers_.fp4.inner},
                        {.out = buffers_.added, .stride = model_.hidden, .op = dense::PlainOp::store_bf16});
   }
-  if (wants(Stage::experts)) run_experts(mlp, logits, false);
+  if (wants(Stage::experts))
+    moe_layer::run(machine_, prepared_experts(mlp), mlp.layer_weights(), experts_call(mlp, logits, false));
 }
 
 void Runner::prompt_apply(const DeviceMlp& mlp) {

@@ -1,0 +1,81 @@
+// The shared expert's second matrix and the tables of routing in one launch: the first block makes the
+// tables, the others multiply. Both need what the router's launch left and nothing of each other, and each
+// alone costs a boundary between kernels that is longer than its work (docs/decisions/0043).
+//
+// For as many tokens and experts as the block of a dense matrix has warps and threads: has_dense_table().
+#pragma once
+
+#include <string>
+
+#include "base/macros.h"
+#include "base/weight_format.h"
+#include "kernels/dense/rows.h"
+#include "kernels/launch/row.h"
+#include "kernels/moe_route/few_tables.h"
+#include "kernels/step/dense_table_params.h"
+
+namespace fourfold::step {
+
+// The machine without the grid's first block.
+template <class Cta>
+struct BehindFirst : Cta {
+  FOURFOLD_DEVICE explicit BehindFirst(Cta cta) : Cta(cta) {}
+  FOURFOLD_DEVICE int block() const { return Cta::block() - 1; }
+  FOURFOLD_DEVICE int blocks() const { return Cta::blocks() - 1; }
+};
+
+template <class DenseT, bool AnyRule>
+struct DenseTableRow {
+  using Arch = typename DenseT::Arch;
+  using Format = typename DenseT::Format;
+  using Params = DenseTableParams;
+  using Storage = typename DenseT::Storage;
+  static_assert(sizeof(moe_route::OneBlockStorage) <= sizeof(Storage) &&
+                DenseT::threads == kDenseTableThreads);
+  static constexpr int threads = DenseT::threads;
+  static constexpr int blocks_per_sm = DenseT::blocks_per_sm;
+  static constexpr int register_blocks = DenseT::register_blocks;
+
+  static constexpr const char* products = "mma";
+  static std::string name() { return dense_table_row(Format::name, AnyRule); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<DenseTableRow>(kDenseTable, "decode", Format::name);
+    facts.m = 16 * DenseT::tiles;
+    facts.n = dense::kTokens;
+    facts.k = moe::kSegmentColumns;
+    facts.stages = DenseT::ring_bytes / DenseT::stage_bytes;
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    if (cta.block() == 0)
+      moe_route::route_one_block<AnyRule>(cta, params.route);
+    else
+      dense::dense_few<DenseT>(BehindFirst<Cta>(cta), params.dense);
+  }
+};
+
+// The rows of eight warps that choose_dense() takes for given tokens; of NVFP4 with the softmax's rule alone,
+// as the others' would not leave it the registers.
+template <class Arch, bool AnyRule>
+using WideDenseTableRows =
+    moe::RowList<DenseTableRow<dense::FewRow<Arch, record::Bf16Format, dense::GivenRows, 1, 8, 1>, AnyRule>,
+                 DenseTableRow<dense::FewRow<Arch, record::Fp8Format, dense::GivenRows, 2, 8, 1>, AnyRule>>;
+template <class Arch>
+using DenseTableRows = moe::Join<
+    WideDenseTableRows<Arch, false>, WideDenseTableRows<Arch, true>,
+    moe::RowList<DenseTableRow<dense::FewRow<Arch, record::Nvfp4, dense::GivenRows, 2, 8, 2>, false>>>;
+// The name of the row whose part it takes; empty: of no row.
+inline std::string dense_of_table(WeightFormat format) {
+  using Arch = plan::Sm120;
+  switch (format) {
+    case WeightFormat::bf16:
+      return dense::FewRow<Arch, record::Bf16Format, dense::GivenRows, 1, 8, 1>::name();
+    case WeightFormat::fp8: return dense::FewRow<Arch, record::Fp8Format, dense::GivenRows, 2, 8, 1>::name();
+    case WeightFormat::nvfp4: return dense::FewRow<Arch, record::Nvfp4, dense::GivenRows, 2, 8, 2>::name();
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
+  }
+  return {};
+}
+}  // namespace fourfold::step
