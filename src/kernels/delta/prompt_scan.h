@@ -6,8 +6,9 @@
 //   D^T = U^T - S^T W^T,   O^T = (S^T Q^T) diag(e^G) + D^T P^T,   S^T = e^(G end) S^T + D^T diag(e^(G end -
 //   G)) K
 //
-// The chunk's tiles arrive by bulk copies in two parts, W and Q, then K, P and the decays: one part is on its
-// way while the other is used.
+// The chunk's tiles arrive by bulk copies that a warp of its own asks for: W and Q into one of two places, P
+// with the decays, and K. A place is filled again as soon as the last warp has read it, so that each part has
+// the time of the others to arrive; U comes a chunk ahead, in registers.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +22,23 @@
 namespace fourfold::delta {
 
 inline constexpr int kScanWarps = 2;
-inline constexpr int kScanThreads = 32 * kScanWarps;
+inline constexpr int kScanThreads = 32 * kScanWarps + 32;  // the last warp asks for the tiles
 inline constexpr int kScanValues = 16 * kScanWarps;
+inline constexpr int kScanStages = 2;  // of W and Q
 
 template <int D>
 struct ScanStorage {
-  alignas(128) std::uint16_t from_state[kBlockRows][D + kTilePad];
-  alignas(128) std::uint16_t queries[kBlockRows][D + kTilePad];
+  struct Stage {
+    alignas(128) std::uint16_t from_state[kBlockRows][D + kTilePad];
+    alignas(128) std::uint16_t queries[kBlockRows][D + kTilePad];
+  };
+  Stage stages[kScanStages];
   alignas(128) std::uint16_t key_columns[D][kBlockStride];
   alignas(128) std::uint16_t products[kBlockRows][kBlockStride];
   alignas(128) float decays[3][kBlockRows];
-  device::Mbarrier first_full;   // from_state, queries
-  device::Mbarrier second_full;  // the others
+  device::Mbarrier stage_full[kScanStages], stage_empty[kScanStages];
+  device::Mbarrier products_full, products_empty;  // and the decays
+  device::Mbarrier keys_full, keys_empty;
 };
 
 template <int D, class Cta>
@@ -42,6 +48,7 @@ struct PromptScan {
   const PromptParams& params;
   ScanStorage<D>& storage;
   int head, key_head, value;  // value: the warp's first column of the head
+  int first_chunk, chunk_count;
   float state[kKeyTiles][4];  // S^T: rows are values, columns keys
 
   FOURFOLD_DEVICE std::int64_t tile(int chunk) const {
@@ -50,24 +57,53 @@ struct PromptScan {
   FOURFOLD_DEVICE std::int64_t key_tile(int chunk) const {
     return std::int64_t{chunk} * params.layout.key_heads + key_head;
   }
-  // One thread asks for the parts of a chunk.
-  FOURFOLD_DEVICE void load_first(int chunk) const {
+  // The parts of a prompt's chunk `index`, each when its place has been read: one lane asks for them. A fresh
+  // barrier reports its previous phase as complete, so the first lap does not wait.
+  FOURFOLD_DEVICE void load_stage(int index) const {
     constexpr int bytes = static_cast<int>(2 * row_tile(D));
-    cta.arrive_expect(&storage.first_full, 2 * bytes);
-    cta.bulk_load(storage.from_state, params.work.from_state + tile(chunk) * row_tile(D), bytes,
-                  &storage.first_full);
-    cta.bulk_load(storage.queries, params.work.queries + key_tile(chunk) * row_tile(D), bytes,
-                  &storage.first_full);
+    const int at = index % kScanStages, chunk = first_chunk + index;
+    auto& stage = storage.stages[at];
+    device::Mbarrier* full = &storage.stage_full[at];
+    cta.wait(&storage.stage_empty[at], lap(index / kScanStages) ^ 1u);
+    cta.arrive_expect(full, 2 * bytes);
+    cta.bulk_load(stage.from_state, params.work.from_state + tile(chunk) * row_tile(D), bytes, full);
+    cta.bulk_load(stage.queries, params.work.queries + key_tile(chunk) * row_tile(D), bytes, full);
   }
-  FOURFOLD_DEVICE void load_second(int chunk) const {
-    constexpr int bytes = static_cast<int>(2 * column_tile(D));
-    cta.arrive_expect(&storage.second_full, bytes + 2 * kProductTile + 4 * kDecayTile);
-    cta.bulk_load(storage.key_columns, params.work.key_columns + key_tile(chunk) * column_tile(D), bytes,
-                  &storage.second_full);
+  FOURFOLD_DEVICE void load_products(int index) const {
+    const int chunk = first_chunk + index;
+    cta.wait(&storage.products_empty, lap(index) ^ 1u);
+    cta.arrive_expect(&storage.products_full, 2 * kProductTile + 4 * kDecayTile);
     cta.bulk_load(storage.products, params.work.products + tile(chunk) * kProductTile, 2 * kProductTile,
-                  &storage.second_full);
+                  &storage.products_full);
     cta.bulk_load(storage.decays, params.work.decays + tile(chunk) * kDecayTile, 4 * kDecayTile,
-                  &storage.second_full);
+                  &storage.products_full);
+  }
+  FOURFOLD_DEVICE void load_keys(int index) const {
+    constexpr int bytes = static_cast<int>(2 * column_tile(D));
+    cta.wait(&storage.keys_empty, lap(index) ^ 1u);
+    cta.arrive_expect(&storage.keys_full, bytes);
+    cta.bulk_load(storage.key_columns,
+                  params.work.key_columns + key_tile(first_chunk + index) * column_tile(D), bytes,
+                  &storage.keys_full);
+  }
+  static FOURFOLD_DEVICE std::uint32_t lap(int turn) { return static_cast<std::uint32_t>(turn & 1); }
+  // In the order in which places become free.
+  FOURFOLD_DEVICE void load_all() const {
+    load_stage(0);
+    load_products(0);
+    load_keys(0);
+    if (chunk_count > 1) load_stage(1);
+#pragma unroll 1
+    for (int next = 1; next < chunk_count; ++next) {
+      if (next + 1 < chunk_count) load_stage(next + 1);
+      load_products(next);
+      load_keys(next);
+    }
+  }
+  // This warp has read a place: it may be filled again.
+  FOURFOLD_DEVICE void give_back(device::Mbarrier* empty) const {
+    cta.sync_warp();
+    if (cta.lane() < Cta::kWarpArrivals) cta.arrive(empty);
   }
 
   FOURFOLD_DEVICE void load_anchor(const ChunkPlace& place) {
@@ -92,7 +128,8 @@ struct PromptScan {
   }
 
   // S^T W^T and S^T Q^T.
-  FOURFOLD_DEVICE void read_state(float (&known)[kRowTiles][4], float (&answer)[kRowTiles][4]) const {
+  FOURFOLD_DEVICE void read_state(const typename ScanStorage<D>::Stage& stage, float (&known)[kRowTiles][4],
+                                  float (&answer)[kRowTiles][4]) const {
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n)
 #pragma unroll
@@ -104,9 +141,9 @@ struct PromptScan {
 #pragma unroll
       for (int n = 0; n < kRowTiles; n += 2) {
         multiply_pair(cta, known[n], known[n + 1], a,
-                      load_b_pair(cta, storage.from_state[0], D + kTilePad, 8 * n, 16 * k));
+                      load_b_pair(cta, stage.from_state[0], D + kTilePad, 8 * n, 16 * k));
         multiply_pair(cta, answer[n], answer[n + 1], a,
-                      load_b_pair(cta, storage.queries[0], D + kTilePad, 8 * n, 16 * k));
+                      load_b_pair(cta, stage.queries[0], D + kTilePad, 8 * n, 16 * k));
       }
     }
   }
@@ -157,7 +194,8 @@ struct PromptScan {
     }
   }
 
-  FOURFOLD_DEVICE void move_state(float (&delta)[kRowTiles][4]) {
+  // Scaled by the decays; then D^T K is added.
+  FOURFOLD_DEVICE void decay_state(float (&delta)[kRowTiles][4]) {
     const float keep = cta.load_shared(&storage.decays[1][kBlockRows - 1]);
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n)
@@ -165,6 +203,8 @@ struct PromptScan {
       for (int i = 0; i < 4; ++i) state[n][i] = Cta::mul(keep, state[n][i]);
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n) scale_columns(delta[n], decay_pair(2, n));
+  }
+  FOURFOLD_DEVICE void move_state(const float (&delta)[kRowTiles][4]) {
 #pragma unroll
     for (int k = 0; k < kBlockRows / 16; ++k) {
       std::uint32_t a[4];
@@ -176,10 +216,21 @@ struct PromptScan {
     }
   }
 
-  // Columns of a transposed tile as rows of the workspace or of the state: `to` has the chunk's first row.
+  // Columns of a transposed tile as rows of the workspace or of the state: `to` has the chunk's first row. A
+  // whole chunk, which nearly all are, goes without a question and an address for each number.
   FOURFOLD_DEVICE void store_rows(const float (&tiles)[kRowTiles][4], float* to, std::int64_t stride,
                                   int start, int end) const {
     to += value + (cta.lane() >> 2);
+    if (end - start == kBlockRows) {
+      float* row = to + 2 * (cta.lane() & 3) * stride;
+#pragma unroll
+      for (int n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) cta.store(row + (i & 1) * stride + 8 * (i >> 1), tiles[n][i]);
+        row += 8 * stride;
+      }
+      return;
+    }
 #pragma unroll
     for (int n = 0; n < kRowTiles; ++n)
 #pragma unroll
@@ -199,28 +250,28 @@ struct PromptScan {
       cta.store(slot.decay(head, place.position + at - start), cta.load_shared(&storage.decays[0][at]));
   }
 
-  FOURFOLD_DEVICE void take_chunk(int chunk, bool is_last, std::uint32_t phase) {
-    const ChunkPlace place = load_chunk(cta, params.chunks + chunk);
+  // `pairs` has U of the chunk, and of the next one when this returns.
+  FOURFOLD_DEVICE void take_chunk(int index, std::uint32_t (&pairs)[kRowTiles][2]) {
+    const int at = index % kScanStages;
+    const ChunkPlace place = load_chunk(cta, params.chunks + first_chunk + index);
     const int start = place_in_block(place.position), end = start + place.row_count;
-    std::uint32_t pairs[kRowTiles][2];
-    load_values(chunk, pairs);
     float delta[kRowTiles][4], answer[kRowTiles][4];
-    cta.wait(&storage.first_full, phase);
-    read_state(delta, answer);
-    cta.fence_async_proxy();  // the reads come before the copy that writes here next
-    cta.sync_block();         // both warps have read the first part
-    if (cta.thread() == 0 && !is_last) load_first(chunk + 1);
+    cta.wait(&storage.stage_full[at], lap(index / kScanStages));
+    read_state(storage.stages[at], delta, answer);
+    give_back(&storage.stage_empty[at]);
     subtract_known(pairs, delta);
-    cta.wait(&storage.second_full, phase);
+    if (index + 1 < chunk_count) load_values(first_chunk + index + 1, pairs);
+    cta.wait(&storage.products_full, lap(index));
     keep_rows(place, delta);
     add_chunk(delta, answer);
     store_rows(answer,
                params.work.answers + std::int64_t{place.first_row} * params.layout.value_dim + head * D,
                params.layout.value_dim, start, end);
+    if (end == kBlockRows) decay_state(delta);
+    give_back(&storage.products_empty);
+    cta.wait(&storage.keys_full, lap(index));
     if (end == kBlockRows) move_state(delta);
-    cta.fence_async_proxy();
-    cta.sync_block();  // and the second
-    if (cta.thread() == 0 && !is_last) load_second(chunk + 1);
+    give_back(&storage.keys_empty);
     const int block = place.position / kBlockRows;
     if (end == kBlockRows && block + 1 >= place.sequence_end / kBlockRows - 1) store_anchor(place);
   }
@@ -229,32 +280,47 @@ struct PromptScan {
 template <int D, class Cta>
 FOURFOLD_DEVICE void prompt_scan(Cta cta, const PromptParams& params) {
   constexpr int slices = D / kScanValues;
-  cta.wait_predecessors();
-  cta.release_successors();
   const int item = cta.block() / slices, prompt = item / params.layout.value_heads;
+  // The tables are older than the grid before this one.
   const auto words = cta.load(reinterpret_cast<const device::U32x4*>(params.prompts + prompt));
   const int first_chunk = static_cast<int>(words.v[0]), chunk_count = static_cast<int>(words.v[1]);
-  if (chunk_count == 0) return;
-  const int head = item % params.layout.value_heads;
+  const int head = item % params.layout.value_heads, warp = cta.warp();
   PromptScan<D, Cta> scan{cta,
                           params,
                           cta.template shared<ScanStorage<D>>(),
                           head,
                           head / params.layout.values_per_key,
-                          kScanValues * (cta.block() % slices) + 16 * cta.warp(),
+                          kScanValues * (cta.block() % slices) + 16 * warp,
+                          first_chunk,
+                          chunk_count,
                           {}};
   if (cta.thread() == 0) {
-    cta.init(&scan.storage.first_full, 1);
-    cta.init(&scan.storage.second_full, 1);
+    constexpr int readers = kScanWarps * Cta::kWarpArrivals;
+    auto& storage = scan.storage;
+#pragma unroll
+    for (int i = 0; i < kScanStages; ++i) {
+      cta.init(&storage.stage_full[i], 1);
+      cta.init(&storage.stage_empty[i], readers);
+    }
+    cta.init(&storage.products_full, 1);
+    cta.init(&storage.products_empty, readers);
+    cta.init(&storage.keys_full, 1);
+    cta.init(&storage.keys_empty, readers);
     cta.fence_barrier_init();
-    scan.load_first(first_chunk);
-    scan.load_second(first_chunk);
   }
-  scan.load_anchor(load_chunk(cta, params.chunks + first_chunk));
+  cta.wait_predecessors();
+  cta.release_successors();
   cta.sync_block();  // the barriers are there
+  if (chunk_count == 0) return;
+  if (warp == kScanWarps) {
+    if (cta.lane() == 0) scan.load_all();
+    return;
+  }
+  std::uint32_t pairs[PromptScan<D, Cta>::kRowTiles][2];
+  scan.load_values(first_chunk, pairs);
+  scan.load_anchor(load_chunk(cta, params.chunks + first_chunk));
 #pragma unroll 1
-  for (int i = 0; i < chunk_count; ++i)
-    scan.take_chunk(first_chunk + i, i + 1 == chunk_count, static_cast<std::uint32_t>(i & 1));
+  for (int i = 0; i < chunk_count; ++i) scan.take_chunk(i, pairs);
 }
 
 }  // namespace fourfold::delta
