@@ -229,11 +229,9 @@ FOURFOLD_DEVICE void write_padding(Cta cta, const PromptRows<D, Cta>& rows) {
 
 template <int D, class Cta>
 FOURFOLD_DEVICE void prompt_prepare(Cta cta, const PromptParams& params) {
-  cta.wait_predecessors();
-  cta.release_successors();
   const int chunk = cta.block() / params.layout.key_heads;
+  // The table of chunks is older than the grid before this one.
   const ChunkPlace place = load_chunk(cta, params.chunks + chunk);
-  if (place.row_count == 0) return;
   auto& storage = cta.template shared<PrepareStorage<D>>();
   const int start = place_in_block(place.position), warp = cta.warp();
   PromptRows<D, Cta> rows{cta,
@@ -246,10 +244,11 @@ FOURFOLD_DEVICE void prompt_prepare(Cta cta, const PromptParams& params) {
                           start,
                           start + place.row_count};
   const PromptSystem<D, Cta> system{rows, cta, storage, warp};
+  cta.wait_predecessors();
+  cta.release_successors();
+  if (place.row_count == 0) return;
   write_padding(cta, rows);
-  if (warp < params.layout.values_per_key) rows.make_gates(warp);
-  rows.make_queries_or_keys(0);
-  rows.make_queries_or_keys(1);
+  rows.make_rows();
   float by_key[4][4], by_query[4][4];
   system.multiply_keys(by_key, by_query);
   cta.sync_block();  // queries and keys as rows make room

@@ -37,7 +37,7 @@ struct PrepareStorage {
   std::uint16_t inverse[2][kInverse];
   float decay[kValuesPerKeyMax][kBlockRows];  // G
   float beta[kValuesPerKeyMax][kBlockRows];
-  alignas(16) float squares[2][kBlockRows];  // sums of halves of a row; then the row's factor
+  alignas(16) float squares[2][2][kBlockRows];  // of queries, keys: sums of halves of a row; then its factor
 
   FOURFOLD_DEVICE std::uint16_t* queries() { return reinterpret_cast<std::uint16_t*>(first); }
   FOURFOLD_DEVICE std::uint16_t* keys() { return reinterpret_cast<std::uint16_t*>(second); }
@@ -90,52 +90,108 @@ struct PromptRows {
     return {{low_bf16(bits), high_bf16(bits)}};
   }
 
-  // Eleven of them. Where all are this step's, no decision stands between the loads.
-  FOURFOLD_DEVICE void load_inputs(int first, int channel, device::F32x2 (&x)[8 + kTaps - 1]) const {
-    constexpr int count = 8 + kTaps - 1;
-    if (first < place.sequence_position || first + count > place.position + place.row_count) {
-#pragma unroll 1
-      for (int i = 0; i < count; ++i) {
-        const auto value = input(first + i, channel);
-#pragma unroll
-        for (int j = 0; j < count; ++j)
-          if (j == i) x[j] = value;
-      }
-      return;
-    }
+  // Eleven of them make eight rows. Those of this step are asked for long before they are used, no decision
+  // between the loads; others count as zero.
+  static constexpr int kInputs = 8 + kTaps - 1;
+  struct Asked {
+    std::uint32_t bits[kInputs];
+  };
+  FOURFOLD_DEVICE int first_input(int eight) const { return block_begin() + 8 * eight - (kTaps - 1); }
+  FOURFOLD_DEVICE bool are_this_steps(int first) const {
+    return first >= place.sequence_position && first + kInputs <= place.position + place.row_count;
+  }
+  FOURFOLD_DEVICE void ask_inputs(int channel, int eight, Asked& asked) const {
+    const int first = first_input(eight);
     const auto* from =
         mixed_row(place.first_row + first - place.position) + params.mixed.qkv_column + channel;
-    std::uint32_t bits[count];
+    const auto load = [&](int i) {
+      return cta.load(reinterpret_cast<const std::uint32_t*>(from + std::int64_t{i} * params.mixed.stride));
+    };
+    if (are_this_steps(first)) {
 #pragma unroll
-    for (int i = 0; i < count; ++i)
-      bits[i] =
-          cta.load(reinterpret_cast<const std::uint32_t*>(from + std::int64_t{i} * params.mixed.stride));
+      for (int i = 0; i < kInputs; ++i) asked.bits[i] = load(i);
+    } else {
 #pragma unroll
-    for (int i = 0; i < count; ++i) x[i] = {{low_bf16(bits[i]), high_bf16(bits[i])}};
+      for (int i = 0; i < kInputs; ++i) {
+        const int at = first + i;
+        asked.bits[i] = 0;
+        if (at >= place.sequence_position && at < place.position + place.row_count) asked.bits[i] = load(i);
+      }
+    }
+  }
+
+  // The taps of a pair of channels.
+  struct Taps {
+    Floats<kTaps> of[2];
+  };
+  FOURFOLD_DEVICE Taps load_taps(int channel) const {
+    Taps taps;
+#pragma unroll
+    for (int c = 0; c < 2; ++c)
+      taps.of[c] = cta.load_stream(as_floats<kTaps>(params.weights.taps + kTaps * (channel + c)));
+    return taps;
   }
 
   // silu of the convolution for places eight * 8.. of the block; zero where the chunk has no row.
-  FOURFOLD_DEVICE void convolve_pair(int channel, int eight, Pair& out) const {
-    const int first = block_begin() + 8 * eight - (kTaps - 1);
-    device::F32x2 x[8 + kTaps - 1];
-    load_inputs(first, channel, x);
-    Floats<kTaps> taps[2];
+  FOURFOLD_DEVICE void convolve_pair(int channel, int eight, const Asked& asked, const Taps& taps,
+                                     Pair& out) const {
+    const int first = first_input(eight);
+    if (first < place.sequence_position && place.sequence_position > 0) {
+      convolve_after_state(channel, eight, taps, out);
+      return;
+    }
+    device::F32x2 x[kInputs];
 #pragma unroll
-    for (int c = 0; c < 2; ++c)
-      taps[c] = cta.load_stream(as_floats<kTaps>(params.weights.taps + kTaps * (channel + c)));
+    for (int i = 0; i < kInputs; ++i) x[i] = {{low_bf16(asked.bits[i]), high_bf16(asked.bits[i])}};
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
-      const int at = 8 * eight + r;
-      const bool is_row = at >= start && at < end;
-#pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        float sum = Cta::mul(taps[c].v[0], x[r].v[c]);
-#pragma unroll
-        for (int tap = 1; tap < kTaps; ++tap) sum = Cta::fma(taps[c].v[tap], x[r + tap].v[c], sum);
-        const float value = Cta::mul(sum, device::sigmoid<Cta>(sum));
-        out.v[r][c] = is_row ? value : 0.0f;
-      }
+      const device::F32x2 row = convolved(x[r], x[r + 1], x[r + 2], x[r + 3], taps);
+      out.v[r][0] = row.v[0];
+      out.v[r][1] = row.v[1];
     }
+    if (are_this_steps(first)) return;  // and so is every row
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+      if (is_row(8 * eight + r)) continue;
+      out.v[r][0] = out.v[r][1] = 0.0f;
+    }
+  }
+  FOURFOLD_DEVICE bool is_row(int at) const { return at >= start && at < end; }
+  // The same where some of the inputs are the state's: one after another, in little code.
+  FOURFOLD_DEVICE void convolve_after_state(int channel, int eight, const Taps& taps, Pair& out) const {
+    device::F32x2 x[3] = {};
+#pragma unroll 1
+    for (int i = 0; i < kInputs; ++i) {
+      const device::F32x2 last = input(first_input(eight) + i, channel);
+      const int r = i - (kTaps - 1);
+      device::F32x2 row = convolved(x[0], x[1], x[2], last, taps);
+      if (!is_row(8 * eight + r)) row = {{0.0f, 0.0f}};
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        if (j != r) continue;
+        out.v[j][0] = row.v[0];
+        out.v[j][1] = row.v[1];
+      }
+      x[0] = x[1];
+      x[1] = x[2];
+      x[2] = last;
+    }
+  }
+  static FOURFOLD_DEVICE device::F32x2 convolved(const device::F32x2& a, const device::F32x2& b,
+                                                 const device::F32x2& c, const device::F32x2& d,
+                                                 const Taps& taps) {
+    static_assert(kTaps == 4);
+    device::F32x2 out;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const auto& tap = taps.of[i].v;
+      float sum = Cta::mul(tap[0], a.v[i]);
+      sum = Cta::fma(tap[1], b.v[i], sum);
+      sum = Cta::fma(tap[2], c.v[i], sum);
+      sum = Cta::fma(tap[3], d.v[i], sum);
+      out.v[i] = Cta::mul(sum, device::sigmoid<Cta>(sum));
+    }
+    return out;
   }
 
   // Rows the state has already: they take the place of what is computed here.
@@ -150,7 +206,7 @@ struct PromptRows {
     }
   }
 
-  FOURFOLD_DEVICE void sum_squares(int task, const Pair& pair) const {
+  FOURFOLD_DEVICE void sum_squares(int part, int task, const Pair& pair) const {
     float squares[8];
 #pragma unroll
     for (int r = 0; r < 8; ++r)
@@ -159,23 +215,24 @@ struct PromptRows {
     constexpr int lanes_a_row = kLanes / 8;
     const int lane = cta.lane() % kLanes;
     if (lane % lanes_a_row == 0)
-      cta.store_shared(&storage.squares[pair_of(task) / kLanes][8 * eight_of(task) + lane / lanes_a_row],
-                       sum);
+      cta.store_shared(
+          &storage.squares[part][pair_of(task) / kLanes][8 * eight_of(task) + lane / lanes_a_row], sum);
   }
 
-  // What a row is multiplied with, a thread to a row; in the place of its sum.
-  FOURFOLD_DEVICE void make_factors(float scale) const {
-    const int row = cta.thread();
-    if (row >= kBlockRows) return;
-    float square = cta.load_shared(&storage.squares[0][row]);
-    if constexpr (kPairs > 32) square = Cta::add(square, cta.load_shared(&storage.squares[1][row]));
-    cta.store_shared(&storage.squares[0][row],
-                     Cta::mul(Cta::reciprocal(Cta::sqrt(Cta::add(square, kL2Epsilon))), scale));
+  // What a row is multiplied with, a thread to a row of queries or keys; in the place of its sum.
+  FOURFOLD_DEVICE void make_factors() const {
+    const int part = cta.thread() / kBlockRows, row = cta.thread() % kBlockRows;
+    if (part >= 2) return;
+    float square = cta.load_shared(&storage.squares[part][0][row]);
+    if constexpr (kPairs > 32) square = Cta::add(square, cta.load_shared(&storage.squares[part][1][row]));
+    cta.store_shared(&storage.squares[part][0][row],
+                     Cta::mul(Cta::reciprocal(Cta::sqrt(Cta::add(square, kL2Epsilon))),
+                              part == 0 ? kQueryScale<D> : 1.0f));
   }
-  FOURFOLD_DEVICE void normalize(int task, Pair& pair) const {
+  FOURFOLD_DEVICE void normalize(int part, int task, Pair& pair) const {
 #pragma unroll
     for (int r = 0; r < 8; r += 4) {
-      const auto factors = cta.load_shared(as_floats<4>(&storage.squares[0][8 * eight_of(task) + r]));
+      const auto factors = cta.load_shared(as_floats<4>(&storage.squares[part][0][8 * eight_of(task) + r]));
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         pair.v[r + i][0] = Cta::mul(pair.v[r + i][0], factors.v[i]);
@@ -215,26 +272,29 @@ struct PromptRows {
     }
   }
 
-  // part 0: queries; 1: keys
-  FOURFOLD_DEVICE void make_queries_or_keys(int part) const {
-    const int channel = part * params.layout.key_dim + key_head * D;
+  // Queries are part 0, keys part 1. A thread has the same pair of channels in every turn.
+  static_assert(kPrepareThreads % kPairs == 0);
+  static FOURFOLD_DEVICE bool is_task(int task) { return kTasks % kPrepareThreads == 0 || task < kTasks; }
+  FOURFOLD_DEVICE int part_channel(int part) const {
+    return part * params.layout.key_dim + key_head * D + 2 * pair_of(cta.thread());
+  }
+  FOURFOLD_DEVICE void ask_turn(int part, int turn, Asked& asked) const {
+    const int task = turn * kPrepareThreads + cta.thread();
+    if (is_task(task)) ask_inputs(part_channel(part), eight_of(task), asked);
+  }
+  FOURFOLD_DEVICE void make_turn(int part, int turn, const Asked& asked, const Taps& taps, Pair& pair) const {
+    const int task = turn * kPrepareThreads + cta.thread();
+    if (!is_task(task)) return;
+    convolve_pair(part_channel(part), eight_of(task), asked, taps, pair);
+    sum_squares(part, task, pair);
+  }
+  FOURFOLD_DEVICE void store_part(int part, Pair (&pairs)[kTurns]) const {
     const std::int64_t tile = std::int64_t{chunk} * params.layout.key_heads + key_head;
-    Pair pairs[kTurns];
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
       const int task = turn * kPrepareThreads + cta.thread();
-      if (task >= kTasks) continue;
-      convolve_pair(channel + 2 * pair_of(task), eight_of(task), pairs[turn]);
-      sum_squares(task, pairs[turn]);
-    }
-    cta.sync_block();  // the rows' sums
-    make_factors(part == 0 ? kQueryScale<D> : 1.0f);
-    cta.sync_block();
-#pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      const int task = turn * kPrepareThreads + cta.thread();
-      if (task >= kTasks) continue;
-      normalize(task, pairs[turn]);
+      if (!is_task(task)) continue;
+      normalize(part, task, pairs[turn]);
       if (part == 0) {
         store_rows(task, pairs[turn], storage.queries(), params.work.queries + tile * row_tile(D));
       } else {
@@ -244,43 +304,82 @@ struct PromptRows {
                       params.work.key_columns + tile * column_tile(D));
       }
     }
-    cta.sync_block();  // the tile is there, the sums may be overwritten
+  }
+
+  // Queries, keys and the gates of all value heads. What the keys are made of is on its way while the queries
+  // are computed.
+  FOURFOLD_DEVICE void make_rows() const {
+    Asked asked[kTurns];
+    Pair pairs[2][kTurns];
+    Taps taps = load_taps(part_channel(0));
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) ask_turn(0, turn, asked[turn]);
+    make_logits();
+    const Taps next = load_taps(part_channel(1));
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      make_turn(0, turn, asked[turn], taps, pairs[0][turn]);
+      ask_turn(1, turn, asked[turn]);
+    }
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) make_turn(1, turn, asked[turn], next, pairs[1][turn]);
+    cta.sync_block();  // the rows' sums and logits
+    make_factors();
+    const int which = kPrepareWarps - 1 - cta.warp();  // the last warps: the first ones make the factors
+    if (which < params.layout.values_per_key) make_gates(which);
+    cta.sync_block();
+    store_part(0, pairs[0]);
+    store_part(1, pairs[1]);
+    cta.sync_block();  // the tiles are there
   }
 
   // Of old rows the deltas: what the system's solution has in their place. By the warps that do not solve it.
   FOURFOLD_DEVICE void make_values(int head) const {
-    const int channel = 2 * params.layout.key_dim + head * D;
+    constexpr int threads = kPrepareThreads - 32 * kSolveWarps;
+    static_assert(threads % kPairs == 0);
+    const int thread = cta.thread() - 32 * kSolveWarps;
+    const int channel = 2 * params.layout.key_dim + head * D + 2 * pair_of(thread);
 #pragma unroll 1
-    for (int task = cta.thread() - 32 * kSolveWarps; task < kTasks;
-         task += kPrepareThreads - 32 * kSolveWarps) {
+    for (int task = thread; task < kTasks; task += threads) {
+      Asked asked;
       Pair pair;
-      convolve_pair(channel + 2 * pair_of(task), eight_of(task), pair);
+      ask_inputs(channel, eight_of(task), asked);
+      const Taps taps = load_taps(channel);  // again: held, they would spill
+      convolve_pair(channel, eight_of(task), asked, taps, pair);
       take_old_rows(slot.delta(head, block_begin()), eight_of(task), pair_of(task), pair);
       store_columns(task, pair, storage.value_columns[0], nullptr);
     }
   }
 
-  // beta and G of a value head, by one warp: lane l has rows l and l + 32. G grows from the last old row's by
-  // a sum over the warp in a fixed tree; rows after the chunk add nothing.
+  // beta and the log decay of rows, a warp to half of a value head's; the latter where G will be.
+  FOURFOLD_DEVICE void make_logits() const {
+#pragma unroll 1
+    for (int i = cta.warp(); i < 2 * params.layout.values_per_key; i += kPrepareWarps) {
+      const int which = i >> 1, head = first_value_head() + which, at = cta.lane() + 32 * (i & 1);
+      float step = 0.0f, beta = 0.0f;
+      if (at >= start && at < end) {
+        const std::uint16_t* row = mixed_row(place.first_row + at - start);
+        const float a_log = cta.load_stream(params.weights.a_log + head);
+        const float dt_bias = cta.load_stream(params.weights.dt_bias + head);
+        const float beta_logit = bf16_at(row + params.mixed.beta_column + head);
+        const float decay_logit = bf16_at(row + params.mixed.decay_column + head);
+        beta = device::sigmoid<Cta>(beta_logit);
+        step = log_decay<Cta>(decay_logit, a_log, dt_bias);
+      }
+      cta.store_shared(&storage.beta[which][at], beta);
+      cta.store_shared(&storage.decay[which][at], step);
+    }
+  }
+
+  // G of a value head, by one warp: lane l has rows l and l + 32. G grows from the last old row's by a sum
+  // over the warp in a fixed tree; rows after the chunk add nothing.
   FOURFOLD_DEVICE void make_gates(int which) const {
     const int head = first_value_head() + which, lane = cta.lane();
-    const float a_log = cta.load_stream(params.weights.a_log + head);
-    const float dt_bias = cta.load_stream(params.weights.dt_bias + head);
     const float before = start > 0 ? cta.load(slot.decay(head, place.position - 1)) : 0.0f;
     float total[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int at = lane + 32 * half;
-      const bool is_row = at >= start && at < end;
-      float step = 0.0f, beta = 0.0f;
-      if (is_row) {
-        const std::uint16_t* row = mixed_row(place.first_row + at - start);
-        beta = device::sigmoid<Cta>(bf16_at(row + params.mixed.beta_column + head));
-        step = log_decay<Cta>(bf16_at(row + params.mixed.decay_column + head), a_log, dt_bias);
-      }
-      cta.store_shared(&storage.beta[which][at], beta);
-      total[half] = step;
-    }
+    for (int half = 0; half < 2; ++half)
+      total[half] = cta.load_shared(&storage.decay[which][lane + 32 * half]);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
