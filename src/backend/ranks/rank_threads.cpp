@@ -74,6 +74,7 @@ struct RankThreads::Shared {
   Hurry hurry = Hurry::none;  // of the job
   bool stops = false;
   std::optional<Lost> lost;
+  bool is_telling = false;  // give_up is under way, in whichever thread
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
   bool all_back() const { return std::ranges::none_of(ranks, &Member::busy); }
@@ -83,10 +84,14 @@ struct RankThreads::Shared {
   void lose(std::unique_lock<std::mutex>& lock, Lost failure) {
     if (lost) return;
     lost = std::move(failure);
-    const Lost told = *lost;
-    lock.unlock();
-    if (options.give_up) options.give_up(told.rank, told.why);
-    lock.lock();
+    if (options.give_up) {
+      const Lost told = *lost;
+      is_telling = true;
+      lock.unlock();
+      options.give_up(told.rank, told.why);
+      lock.lock();
+      is_telling = false;
+    }
     ends.notify_all();
   }
 
@@ -234,12 +239,12 @@ int RankThreads::lost_rank() const {
 
 bool RankThreads::all_back() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->all_back();
+  return shared_->all_back() && !shared_->is_telling;
 }
 
 void RankThreads::mend() {
   const std::lock_guard lock(shared_->mutex);
-  check(shared_->all_back(), "no rank is in a job");
+  check(shared_->all_back() && !shared_->is_telling, "no rank is in a job, and all know of the failure");
   shared_->lost.reset();
 }
 

@@ -35,7 +35,8 @@ class RankThreads {
   [[noreturn]] void fail_rank(int rank, const std::string& why);
   // Which rank has failed; -1: none.
   int lost_rank() const;
-  // Whether no rank is still in a job: of those that are left behind one may be.
+  // Whether no rank is still in a job, of those that are left behind one may be; and whether give_up has
+  // returned: told later, it would end a step of ranks that have begun anew.
   bool all_back() const;
   // Forgets a failure. All ranks are back.
   void mend();

@@ -68,6 +68,32 @@ TEST(RankThreads, AFailureIsForgottenWhenAllAreBack) {
   EXPECT_EQ(sum, 7);
 }
 
+// give_up tells ranks elsewhere to stop. Whoever begins anew before they have all been told has it end a step
+// of the new group.
+TEST(RankThreads, NobodyBeginsAnewWhileOthersAreStillTold) {
+  const auto door = std::make_shared<Door>();
+  std::atomic<bool> tells = false;
+  RankThreads threads(2,
+                      {.patience = std::chrono::seconds(60),
+                       .give_up =
+                           [&tells, door](int, auto&) {
+                             tells = true;
+                             door->pass();
+                           }},
+                      nullptr);
+  thrown_by(threads, Hurry::patience, [](int rank) {
+    if (rank == 1) throw std::runtime_error("out of paper");
+  });
+  while (!tells) std::this_thread::yield();
+  EXPECT_FALSE(threads.all_back());
+  door->open();
+  for (int i = 0; i < 1000 && !threads.all_back(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(threads.all_back());
+  threads.mend();
+  threads.run(Hurry::patience, [](int) {});
+}
+
 TEST(RankThreads, WhatOneAloneRefusesIsAFailure) {
   RankThreads threads(2, {}, nullptr);
   EXPECT_EQ(thrown_by(threads, Hurry::patience,
