@@ -4,21 +4,22 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <vector>
+
+#include "kernels/all_reduce/nccl_library.h"
 
 namespace fourfold::all_reduce {
 
 class Nccl {
  public:
-  // Throws unsupported_op where the file cannot be opened or has not what is needed.
+  // Throws unsupported_op where the file cannot be opened or has not what is needed, or is too old.
   explicit Nccl(const std::string& file = "libnccl.so.2");
   ~Nccl();
   Nccl(const Nccl&) = delete;
   Nccl& operator=(const Nccl&) = delete;
 
-  std::string version() const;  // "2.27.3"
+  const std::string& version() const { return library_.version(); }  // "2.27.3"
 
   // A rank on each of these GPUs. Once. Throws unsupported_op where two are the same: the library wants a GPU
   // for each rank.
@@ -34,11 +35,7 @@ class Nccl {
   void all_reduce(const std::vector<Member>& members, std::size_t count);
 
  private:
-  struct Entries;
-  void require(int status, const char* what) const;
-
-  std::string file_;
-  std::unique_ptr<Entries> entries_;
+  NcclLibrary library_;
   std::vector<void*> ranks_;  // ncclComm_t
 };
 

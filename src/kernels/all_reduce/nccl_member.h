@@ -5,9 +5,10 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <string>
+
+#include "kernels/all_reduce/nccl_library.h"
 
 namespace fourfold::all_reduce {
 
@@ -23,8 +24,8 @@ class NcclMember {
   NcclMember(const NcclMember&) = delete;
   NcclMember& operator=(const NcclMember&) = delete;
 
-  const std::string& file() const { return file_; }
-  const std::string& version() const { return version_; }  // "2.27.3"
+  const std::string& file() const { return library_.file(); }
+  const std::string& version() const { return library_.version(); }  // "2.27.3"
 
   Id make_id() const;
   // Waits for all others. The GPU is the calling thread's. One group at a time. Throws device_lost.
@@ -38,11 +39,7 @@ class NcclMember {
   void leave();
 
  private:
-  struct Entries;
-  void require(int status, const char* what) const;
-
-  std::string file_, version_;
-  std::unique_ptr<Entries> entries_;
+  NcclLibrary library_;
   std::atomic<void*> comm_ = nullptr;  // ncclComm_t
   mutable std::mutex asking_;          // how it is: not while it is left
 };
