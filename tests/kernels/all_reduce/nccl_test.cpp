@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -69,12 +68,6 @@ TEST(Nccl, SaysWhyItCannot) {
   const std::string missing = error_of([] { Nccl nccl("libnccl-not-here.so.2"); });
   EXPECT_NE(missing.find("NCCL cannot be opened: libnccl-not-here.so.2"), std::string::npos) << missing;
   EXPECT_NE(missing.find("Install NCCL"), std::string::npos) << missing;
-  EXPECT_NE(error_of([] { Nccl nccl("libc.so.6"); }).find("libc.so.6 has no ncclGetVersion"),
-            std::string::npos);
-  setenv("FAKE_NCCL_VERSION", "2708", 1);
-  const std::string old = error_of([] { Nccl nccl(FOURFOLD_FAKE_NCCL); });
-  unsetenv("FAKE_NCCL_VERSION");
-  EXPECT_NE(old.find("calls itself NCCL 2708"), std::string::npos) << old;
   const std::string twice = error_of([] { Nccl(FOURFOLD_FAKE_NCCL).connect({0, 0, 0, 1}); });
   EXPECT_NE(twice.find("3 of 4 ranks are on GPU 0"), std::string::npos) << twice;
   const std::string own = error_of([] { Nccl(FOURFOLD_FAKE_NCCL).connect({0, 1, 2, 3, 4}); });
