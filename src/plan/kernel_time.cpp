@@ -91,7 +91,7 @@ class Timer {
   double us() const {
     const std::string& kernel = work_.kernel;
     if (kernel.starts_with("moe_few_")) return few();
-    if (kernel == "dense_few" || kernel == "dense_pair") return dense_few();
+    if (kernel == "dense_few" || kernel == "dense_near" || kernel == "dense_pair") return dense_few();
     // The block of the tables beside the others.
     if (kernel == "dense_table") return std::max(dense_few(), wait(kSmallStart) + ranking());
     if (kernel == "dense_many" || kernel == "dense_tall")

@@ -29,6 +29,7 @@ const std::map<std::string, const char*> kTested = {
     {"delta/prompt_scan.h", "DeltaMutations"},
     {"dense/dense_few.h", "StepMutation.DenseFew"},
     {"dense/dense_many.h", "StepMutation.DenseMany"},
+    {"dense/dense_near.h", "StepMutation.DenseNear"},
     {"dense/dense_sum.h", "StepMutation.DenseSum"},
     {"dense/dense_sum_norm.h", "StepMutation.DenseSumNorm"},
     {"dense/dense_tall.h", "StepMutation.DenseTall"},

@@ -42,9 +42,16 @@ inline constexpr int kEnoughInFlight = 40 * 1024;
 
 // Whether the row norms this shape itself: a warp keeps one segment, a pass holds a row, the ring enough.
 template <class Row>
+requires requires { Row::ring_bytes; }
 constexpr bool can_norm(int columns, int tokens) {
   return columns <= moe::kSegmentColumns * Row::warps && pieces_of(columns) <= Row::warps * kPassPieces &&
          bytes_in_flight<Row>(columns, tokens) >= kEnoughInFlight;
+}
+
+// Of a row without a ring (dense_near.h): its places hold every width it takes.
+template <class Row>
+requires(!requires { Row::ring_bytes; }) constexpr bool can_norm(int columns, int) {
+  return columns <= Row::columns_max && pieces_of(columns) <= Row::warps * kPassPieces;
 }
 
 template <template <class> class RowOf>
@@ -54,6 +61,16 @@ DenseChoice choice_of(int rows, int columns, TokenSource source, int tokens, int
   const bool norms = source == TokenSource::norm && can_norm<Normed>(columns, tokens);
   return {norms ? Normed::name() : Given::name(), std::min(Given::units_of(rows / record::kRows), sm_count),
           source == TokenSource::norm && !norms};
+}
+
+// Whether halves of strips are no more than SMs, so that strips would leave half of these without work.
+template <class Row>
+constexpr bool is_near(int rows, int columns, int sm_count) {
+  return Row::units_of(rows / record::kRows) <= sm_count && columns <= Row::columns_max;
+}
+template <class Row>
+DenseChoice near_choice(int rows) {
+  return {Row::name(), Row::units_of(rows / record::kRows), false};
 }
 
 // rows and columns: of the packed matrix, multiples of 32 and 64. Row names are the same on every chip.
@@ -75,11 +92,17 @@ inline DenseChoice choose_dense(int rows, int columns, WeightFormat format, Toke
                    : choice_of<RowTypes<Arch, record::Bf16Format, 1, 8, 1>::template With>(
                          rows, columns, source, tokens, sm_count);
     case WeightFormat::fp8:
+      if (using Near = NearRow<Arch, record::Fp8Format, GivenRows>;
+          source == TokenSource::rows && is_near<Near>(rows, columns, sm_count))
+        return near_choice<Near>(rows);
       return large && !huge ? choice_of<RowTypes<Arch, record::Fp8Format, 2, 4, 2>::template With>(
                                   rows, columns, source, tokens, sm_count)
                             : choice_of<RowTypes<Arch, record::Fp8Format, 2, 8, 1>::template With>(
                                   rows, columns, source, tokens, sm_count);
     case WeightFormat::nvfp4:
+      if (using Near = NearRow<Arch, record::Nvfp4, GivenRows>;
+          source == TokenSource::rows && is_near<Near>(rows, columns, sm_count))
+        return near_choice<Near>(rows);
       // Nor can eight of FP4's: on an H200 the 35B's takes 107 us with them, 36 less with sixteen; its
       // bytes 62.
       if (huge && (source == TokenSource::rows ||
@@ -111,6 +134,7 @@ PairChoice pair_choice(int first_rows, int second_rows, int columns, int tokens,
   const int first = First::units_of(first_rows / record::kRows),
             second = Second::units_of(second_rows / record::kRows);
   if (first + second <= sm_count) return {Pair::name(), first, first + second};
+  if (Pair::is_near) return {};
   // Each SM about as many bytes.
   const double first_bytes = static_cast<double>(first) * First::copy_bytes,
                second_bytes = static_cast<double>(second) * Second::copy_bytes;
@@ -128,6 +152,9 @@ inline PairChoice choose_pair(int first_rows, int second_rows, int columns, Weig
       return pair_choice<PairOf<Arch, record::Fp8Format, 1>>(first_rows, second_rows, columns, tokens,
                                                              sm_count);
     case WeightFormat::nvfp4:
+      if (PairChoice near = pair_choice<NearPair<Arch>>(first_rows, second_rows, columns, tokens, sm_count);
+          !near.row.empty())
+        return near;
       return pair_choice<PairOf<Arch, record::Nvfp4, 2>>(first_rows, second_rows, columns, tokens, sm_count);
     case WeightFormat::mxfp4:
     case WeightFormat::f32: break;

@@ -44,9 +44,11 @@ struct PairRow {
   static constexpr int register_blocks = Second::register_blocks;
   static_assert(First::threads == threads && std::is_same_v<typename First::Prologue, NormedRows>);
 
+  static constexpr bool is_near = !requires { Second::ring_bytes; };  // dense_near.h: it has no ring
   static constexpr const char* products = "mma";
   static std::string name() {
-    return format("dense_pair {} {} w{}", First::Format::name, Second::Format::name, Second::warps);
+    return format("dense_pair {} {} w{}{}", First::Format::name, Second::Format::name, Second::warps,
+                  is_near ? " near" : "");
   }
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<PairRow>("dense_pair", "decode", Format::name);
@@ -54,15 +56,15 @@ struct PairRow {
     facts.m = 16 * Second::tiles;
     facts.n = kTokens;
     facts.k = moe::kSegmentColumns;
-    facts.stages = Second::ring_bytes / Second::stage_bytes;
+    if constexpr (!is_near) facts.stages = Second::ring_bytes / Second::stage_bytes;
     return facts;
   }
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const PairParams& params) {
     if (cta.block() < params.first_blocks)
-      dense_few<First>(BlockRange<Cta, false>(cta, params), params.first);
+      First::run(BlockRange<Cta, false>(cta, params), params.first);
     else
-      dense_few<Second>(BlockRange<Cta, true>(cta, params), params.second);
+      Second::run(BlockRange<Cta, true>(cta, params), params.second);
   }
 };
 

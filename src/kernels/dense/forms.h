@@ -68,6 +68,17 @@ DenseForm few_form(const DenseCall& call) {
   return form;
 }
 
+template <class Row>
+DenseForm near_form(const DenseCall& call) {
+  const int units = Row::units_of(call.rows / record::kRows);
+  DenseForm form{Row::name(), std::min(units, call.sm_count), false, false, {}, 0, 0, {}};
+  if (call.tokens > kTokens)
+    form.refusal = format("takes up to {} tokens", kTokens);
+  else if (call.columns > Row::columns_max)
+    form.refusal = format("takes up to {} columns", Row::columns_max);
+  return form;
+}
+
 // Every row of the tables for this format, those that cannot run the call with the reason. A row that has
 // more units than SMs stands there twice where an even number of units a block takes fewer blocks.
 inline std::vector<DenseForm> dense_forms(const DenseCall& call) {
@@ -96,6 +107,9 @@ inline std::vector<DenseForm> dense_forms(const DenseCall& call) {
   };
   moe::for_each_row(FewRowsOf<Arch, NormedRows>{}, add_few);
   moe::for_each_row(FewRowsOf<Arch, GivenRows>{}, add_few);
+  moe::for_each_row(NearRows<Arch>{}, [&]<class Row>() {
+    if (is_wanted.template operator()<Row>()) forms.push_back(near_form<Row>(call));
+  });
   moe::for_each_row(ManyRows<Arch>{}, add_many);
   moe::for_each_row(TallRows<Arch>{}, add_tall);
   return forms;

@@ -7,6 +7,7 @@
 
 #include "kernels/dense/dense_few.h"
 #include "kernels/dense/dense_many.h"
+#include "kernels/dense/dense_near.h"
 #include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_sum.h"
 #include "kernels/dense/dense_sum_norm.h"
@@ -84,6 +85,51 @@ struct FewRow {
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const DenseParams& params) {
     dense_few<FewRow>(cta, params);
+  }
+};
+
+// Units of 16 rows whose weights come straight to registers: K of at most a segment a warp.
+template <class ArchT, class FormatT, class PrologueT, bool IsOfPair = false, bool Biased = false>
+struct NearRow {
+  using Arch = ArchT;
+  using Format = FormatT;
+  using Prologue = PrologueT;
+  using Params = DenseParams;
+  static constexpr int tiles = 1;
+  static constexpr int warps = 8;
+  static constexpr int threads = 32 * warps;
+  static constexpr int blocks_per_sm = 1;
+  static constexpr int register_blocks = std::is_base_of_v<plan::Sm90, ArchT> ? 2 : 1;  // as above
+  static constexpr bool is_of_pair = IsOfPair;
+  static constexpr bool is_biased = Biased;
+  static constexpr int copy_bytes = record::kRecordBytes<FormatT> / 2;  // of a record
+  static constexpr int columns_max = warps * moe::kSegmentColumns;
+  using Storage = NearStorage<NearRow>;
+  // Normed rows of every width it takes.
+  static_assert(sizeof(Storage::tokens) >= kTokens * row_bytes(columns_max));
+
+  static constexpr int units_of(int strips) { return 2 * strips; }
+  static FOURFOLD_DEVICE int units(const DenseParams& params) { return units_of(params.strips); }
+  static constexpr const char* products = "mma";
+  static std::string name() {
+    const std::string name = format("dense_near 16x{}x{} {} {} w{}", kTokens, moe::kSegmentColumns,
+                                    PrologueT::name, FormatT::name, warps);
+    return Biased ? biased_row(name) : name;
+  }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts =
+        kernels::step_facts<NearRow>("dense_near", Biased ? "biased" : "decode", FormatT::name);
+    facts.norms_rows = PrologueT::norms;
+    facts.m = 16;
+    facts.n = kTokens;
+    facts.k = moe::kSegmentColumns;
+    facts.parts = {{"tokens", static_cast<int>(sizeof(Storage::tokens))},
+                   {"sums", facts.total_bytes - static_cast<int>(sizeof(Storage::tokens))}};
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const DenseParams& params) {
+    dense_near<NearRow>(cta, params);
   }
 };
 
@@ -291,12 +337,19 @@ using FewRowsOf = moe::RowList<
     FewRow<Arch, record::Nvfp4,      Prologue, 2,  8,   2, false, Biased>,
     FewRow<Arch, record::Nvfp4,      Prologue, 2,  4,   4, false, Biased>,
     FewRow<Arch, record::Nvfp4,      Prologue, 2, 16,   1, false, Biased>>;
+template <class Arch, bool Biased = false>
+using NearRows = moe::RowList<NearRow<Arch, record::Fp8Format, GivenRows, false, Biased>,
+                              NearRow<Arch, record::Nvfp4,     GivenRows, false, Biased>>;
 template <class Arch, class Format, int Tiles, int Records>
 using PartOfPair = FewRow<Arch, Format, NormedRows, Tiles, 8, Records, true>;
 template <class Arch, class Format, int Records>
 using PairOf = PairRow<PartOfPair<Arch, record::Bf16Format, 1, 1>, PartOfPair<Arch, Format, 2, Records>>;
 template <class Arch>
-using PairRows = moe::RowList<PairOf<Arch, record::Fp8Format, 1>, PairOf<Arch, record::Nvfp4, 2>>;
+using NearPair =
+    PairRow<PartOfPair<Arch, record::Bf16Format, 1, 1>, NearRow<Arch, record::Nvfp4, NormedRows, true>>;
+template <class Arch>
+using PairRows =
+    moe::RowList<PairOf<Arch, record::Fp8Format, 1>, PairOf<Arch, record::Nvfp4, 2>, NearPair<Arch>>;
 // clang-format on
 
 // clang-format off
@@ -334,9 +387,11 @@ using SumRows = moe::RowList<SumRow<Arch, record::Bf16Format>, SumRow<Arch, reco
                              SumNormRow<Arch, record::Fp8Format>, SumNormRow<Arch, record::Nvfp4>>;
 
 template <class Arch>
-using FewRows = moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>, PairRows<Arch>>;
+using FewRows =
+    moe::Join<FewRowsOf<Arch, GivenRows>, FewRowsOf<Arch, NormedRows>, NearRows<Arch>, PairRows<Arch>>;
 template <class Arch>
-using BiasedRows = moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, NormedRows, true>>;
+using BiasedRows =
+    moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, NormedRows, true>, NearRows<Arch, true>>;
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
     moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>,

@@ -28,7 +28,7 @@ class Spread {
     if (before_ || blocks > sm_count) return false;
     // One to eight rows: those that norm them, if they fill the GPU; the router, of fewer blocks, is in front
     // of the experts.
-    if (kernel == "dense_few" || kernel == "dense_pair")
+    if (kernel == "dense_few" || kernel == "dense_near" || kernel == "dense_pair")
       return 4 * blocks >= 3 * sm_count && row.row.find(" rows ") == std::string::npos;
     return 20 * blocks >= 9 * sm_count &&
            (kernel.starts_with("dense_") || kernel.starts_with("attend") || kernel.starts_with("moe_"));

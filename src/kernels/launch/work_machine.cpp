@@ -265,7 +265,7 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
   if (kernel == "moe_few_gate_up" || kernel == moe_few::kStreamKernel || kernel == "moe_few_down")
     return note_few(work, as<moe_few::FewCall>(params));
   work.blocks = blocks;
-  if (kernel == "dense_few") {
+  if (kernel == "dense_few" || kernel == "dense_near") {
     note_dense(work, as<dense::DenseParams>(params), facts.format, 8);
   } else if (kernel == "dense_pair") {
     const auto& pair = as<dense::PairParams>(params);

@@ -43,7 +43,6 @@ struct DenseTableRow {
     facts.m = 16 * DenseT::tiles;
     facts.n = dense::kTokens;
     facts.k = moe::kSegmentColumns;
-    facts.stages = DenseT::ring_bytes / DenseT::stage_bytes;
     return facts;
   }
   template <class Cta>
@@ -51,31 +50,31 @@ struct DenseTableRow {
     if (cta.block() == 0)
       moe_route::route_one_block<AnyRule>(cta, params.route);
     else
-      dense::dense_few<DenseT>(BehindFirst<Cta>(cta), params.dense);
+      DenseT::run(BehindFirst<Cta>(cta), params.dense);
   }
 };
 
-// The rows of eight warps that choose_dense() takes for given tokens; of NVFP4 with the softmax's rule alone,
-// as the others' would not leave it the registers.
+// The rows of eight warps that choose_dense() takes for given tokens.
 template <class Arch, bool AnyRule>
-using WideDenseTableRows =
+using DenseTableRowsOf =
     moe::RowList<DenseTableRow<dense::FewRow<Arch, record::Bf16Format, dense::GivenRows, 1, 8, 1>, AnyRule>,
-                 DenseTableRow<dense::FewRow<Arch, record::Fp8Format, dense::GivenRows, 2, 8, 1>, AnyRule>>;
+                 DenseTableRow<dense::NearRow<Arch, record::Fp8Format, dense::GivenRows>, AnyRule>,
+                 DenseTableRow<dense::NearRow<Arch, record::Nvfp4, dense::GivenRows>, AnyRule>>;
 template <class Arch>
-using DenseTableRows = moe::Join<
-    WideDenseTableRows<Arch, false>, WideDenseTableRows<Arch, true>,
-    moe::RowList<DenseTableRow<dense::FewRow<Arch, record::Nvfp4, dense::GivenRows, 2, 8, 2>, false>>>;
+using DenseTableRows = moe::Join<DenseTableRowsOf<Arch, false>, DenseTableRowsOf<Arch, true>>;
+
 // The name of the row whose part it takes; empty: of no row.
 inline std::string dense_of_table(WeightFormat format) {
   using Arch = plan::Sm120;
   switch (format) {
     case WeightFormat::bf16:
       return dense::FewRow<Arch, record::Bf16Format, dense::GivenRows, 1, 8, 1>::name();
-    case WeightFormat::fp8: return dense::FewRow<Arch, record::Fp8Format, dense::GivenRows, 2, 8, 1>::name();
-    case WeightFormat::nvfp4: return dense::FewRow<Arch, record::Nvfp4, dense::GivenRows, 2, 8, 2>::name();
+    case WeightFormat::fp8: return dense::NearRow<Arch, record::Fp8Format, dense::GivenRows>::name();
+    case WeightFormat::nvfp4: return dense::NearRow<Arch, record::Nvfp4, dense::GivenRows>::name();
     case WeightFormat::mxfp4:
     case WeightFormat::f32: break;
   }
   return {};
 }
+
 }  // namespace fourfold::step

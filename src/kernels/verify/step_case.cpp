@@ -23,6 +23,8 @@ struct StepProof {
 constexpr StepProof kProofs[] = {
     {"dense_few",      "decode",    prove_dense_few,     "store_f32 add_f32 store_bf16 gate_up", 0.3},
     {"dense_few",      "biased",    prove_dense_few,     "biased store_f32", 0.3},
+    {"dense_near",     "decode",    prove_dense_few,     "store_f32 add_f32 store_bf16 gate_up", 0.3},
+    {"dense_near",     "biased",    prove_dense_few,     "biased store_f32", 0.3},
     {"dense_pair",     "",          prove_dense_pair,    "store_f32 gate_up", 0.6},
     {"dense_table",    "",          prove_dense_table,   "add_f32 store_f32", 0.5},
     {"dense_many",     "",          prove_dense_many,    "store_f32 add_f32 store_bf16 gate_up", 3.0},

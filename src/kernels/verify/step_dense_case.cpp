@@ -45,6 +45,11 @@ dense::PlainOp plain_op(const StepCase& test) {
   return test.op == "store_bf16" ? dense::PlainOp::store_bf16 : dense::PlainOp::store_f32;
 }
 
+// Of rows that keep K in registers, dense_table's among them (dense/dense_near.h): no waves.
+constexpr int kNearColumns = 8 * moe::kSegmentColumns;
+bool is_near(const StepRun& run) {
+  return run.test().row.kernel == "dense_near" || run.test().row.kernel == step::kDenseTable;
+}
 bool norms_tokens(const StepRun& run) { return run.test().row.norms_rows; }
 
 // Of the 35B and of a rank of four of the 397B: the projections into DeltaNet, or the shared expert beside
@@ -67,6 +72,7 @@ void shape_large(StepRun& run, DenseSetup& setup, int tokens) {
 void shape_dense(StepRun& run, DenseSetup& setup) {
   if (run.test().large) {
     shape_large(run, setup, run.test().variant == 1 ? 1 : dense::kTokens);
+    if (is_near(run)) setup.columns = std::min(setup.columns, kNearColumns);
     if (!norms_tokens(run)) return;
     // What a row norms itself (dense/choose.h): a segment a warp, and tokens that leave enough of the ring.
     setup.columns = std::min(setup.columns, run.test().row.threads / 32 * moe::kSegmentColumns);
@@ -87,7 +93,7 @@ void shape_dense(StepRun& run, DenseSetup& setup) {
     case 1:  // everything once
       return take(gate_up ? 0 : 32, 32, 64, 1);
     case 2:  // several segments, many tokens; K in waves where the tokens are given
-      return take(32, 32, norms ? 1344 : 4672, norms ? 8 : 2);
+      return take(32, 32, norms ? 1344 : is_near(run) ? kNearColumns - 64 : 4672, norms ? 8 : 2);
   }
   // One token alone has code of its own, as given and as normed.
   take(32 * (run.below(3) + (gate_up ? 0 : 1)), 32 * (1 + run.below(2)), 64 * (1 + run.below(16)),
