@@ -333,11 +333,12 @@ library::StepAnswer predict_model_step(const PlanModelOptions& options, const Co
 
 std::vector<std::vector<plan::KernelWork>> model_step_work(const PlanModelOptions& options,
                                                            std::span<const backend::StepRows> steps,
-                                                           const Console& console) {
+                                                           const Console& console,
+                                                           const backend::cuda::StepWays& ways) {
   const Target target(options);
   const PlannedModel model(options, target.machine().arch(), console);
   const MemoryPlanner planner(options, model, target);
-  return step_work(model.program, planner.capacity(), target.machine(), steps, model.dense());
+  return step_work(model.program, planner.capacity(), target.machine(), steps, model.dense(), ways);
 }
 
 namespace {

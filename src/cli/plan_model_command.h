@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/step/ways.h"
 #include "cli/console.h"
 #include "library/plan_step.h"
 
@@ -44,7 +45,8 @@ library::StepAnswer predict_model_step(const PlanModelOptions& options, const Co
 // What such steps launch, in numbers: for tests. Needs --gpu.
 std::vector<std::vector<plan::KernelWork>> model_step_work(const PlanModelOptions& options,
                                                            std::span<const backend::StepRows> steps,
-                                                           const Console& console);
+                                                           const Console& console,
+                                                           const backend::cuda::StepWays& ways = {});
 
 // kMiss when it does not fit.
 int run_plan_model(const PlanModelOptions& options, const Console& console);

@@ -94,7 +94,7 @@ class Timer {
     if (kernel == "dense_few" || kernel == "dense_near" || kernel == "dense_pair") return dense_few();
     // The block of the tables beside the others.
     if (kernel == "dense_table") return std::max(dense_few(), wait(kSmallStart) + ranking());
-    if (kernel == "dense_many" || kernel == "dense_tall")
+    if (kernel == "dense_many" || kernel == "dense_many_pair" || kernel == "dense_tall")
       return wait(kStart) + side_by_side({memory(), issue(work_.visits * kMany.value +
                                                           work_.visit_tokens * kManyToken.value)});
     if (kernel == "moe_stream")

@@ -35,6 +35,7 @@ const std::map<std::string, const char*> kTested = {
     {"dense/dense_tall.h", "StepMutation.DenseTall"},
     {"dense/dense_tokens.h", "StepMutation.DenseFew"},
     {"dense/many_feed.h", "StepMutation.DenseMany"},
+    {"dense/many_pair.h", "StepMutation.DenseSumPair"},
     {"dense/norm_fp4.h", "StepMutation.NormFp4"},
     {"dense/norm_prompt.h", "StepMutation.NormPrompt"},
     {"dense/norm_rows.h", "StepMutation.NormRows"},

@@ -103,6 +103,8 @@ TEST(StepMutation, DenseTable) { mutate_kernel("dense_table"); }
 TEST(StepMutation, DenseMany) { mutate_kernel("dense_many"); }
 TEST(StepMutation, DenseTall) { mutate_kernel("dense_tall"); }
 TEST(StepMutation, DenseSum) { mutate_kernel("dense_sum", {"dense_sum.h", "dense_epilogue.h"}); }
+TEST(StepMutation, DenseManyPair) { mutate_kernel("dense_many_pair", {"many_pair.h", "dense_many.h"}); }
+TEST(StepMutation, DenseSumPair) { mutate_kernel("dense_sum_pair", {"many_pair.h"}); }
 TEST(StepMutation, DenseSumNorm) {
   mutate_kernel("dense_sum_norm", {"dense_sum_norm.h", "dense_sum.h", "norm.h"});
 }

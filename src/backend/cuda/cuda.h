@@ -80,7 +80,8 @@ struct StepRows {
 std::vector<std::vector<plan::KernelWork>> step_work(const Program& program, const Capacity& capacity,
                                                      const kernels::Machine& machine,
                                                      std::span<const StepRows> steps,
-                                                     DenseWeights dense = std::nullopt);
+                                                     DenseWeights dense = std::nullopt,
+                                                     const cuda::StepWays& ways = {});
 // The most tokens of context, a multiple of a page, that each of the capacity's sequences can have within so
 // many bytes; 0 where none fits.
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,

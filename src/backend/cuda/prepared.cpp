@@ -62,7 +62,7 @@ PreparedGpu::PreparedGpu(Program program, const Capacity& capacity, kernels::Mac
                WindowPages::seen_count(program_, capacity.page_tokens)),
       selector_(machine, options.tuning),
       buffers_(make_buffers(model_, selector_, arena_, capacity)),
-      multiplier_(machine, tables_, buffers_, selector_),
+      multiplier_(machine, tables_, buffers_, selector_, options.ways),
       sampler_(machine, arena_, capacity, model_.head.vocab, kLogitsRows),
       chain_(machine, arena_, program_, capacity),
       runner_(machine, model_, buffers_, tables_, multiplier_, sampler_, options_.exchange.get(),

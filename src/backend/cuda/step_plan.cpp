@@ -13,7 +13,7 @@ namespace {
 class CountedModel {
  public:
   CountedModel(const Program& program, const Capacity& capacity, const kernels::Machine& machine,
-               DenseWeights dense)
+               DenseWeights dense, const cuda::StepWays& ways)
       : options_{.dense = dense},
         machine_(machine),
         arena_(machine_.memory()),
@@ -23,9 +23,9 @@ class CountedModel {
                                 machine_.memory())),
         selector_(machine_, nullptr),
         buffers_(cuda::make_buffers(model_, selector_, arena_, capacity)),
-        multiplier_(machine_, tables_, buffers_, selector_),
+        multiplier_(machine_, tables_, buffers_, selector_, ways),
         sampler_(machine_, arena_, capacity, model_.head.vocab, cuda::kLogitsRows),
-        runner_(machine_, model_, buffers_, tables_, multiplier_, sampler_, /*exchange=*/nullptr) {
+        runner_(machine_, model_, buffers_, tables_, multiplier_, sampler_, /*exchange=*/nullptr, ways) {
     places_.tables = tables_.tables();
     places_.window_pages = tables_.window_pages();
     places_.tokens = tables_.tokens();
@@ -95,13 +95,14 @@ class CountedModel {
 
 std::vector<std::vector<plan::KernelWork>> step_work(const Program& program, const Capacity& capacity,
                                                      const kernels::Machine& machine,
-                                                     std::span<const StepRows> steps, DenseWeights dense) {
+                                                     std::span<const StepRows> steps, DenseWeights dense,
+                                                     const cuda::StepWays& ways) {
   Capacity room = capacity;
   for (const StepRows& step : steps) {
     room.row_count = std::max<std::int64_t>(room.row_count, step.sequences * step.sequence_rows);
     room.state_slot_count = std::max<std::int64_t>(room.state_slot_count, step.sequences);
   }
-  CountedModel model(program, room, machine, dense);
+  CountedModel model(program, room, machine, dense, ways);
   std::vector<std::vector<plan::KernelWork>> all;
   for (const StepRows& step : steps) {
     std::vector<plan::KernelWork> work;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/dense/choose.h"
@@ -87,6 +88,85 @@ inline ManyChoice choose_many(int rows, int columns, WeightFormat format, int to
     case WeightFormat::f32: break;
   }
   refuse_format(format);
+}
+
+// A bf16 matrix and one of another format with the same input, in one launch and one sum.
+struct ManyPairChoice {
+  std::string row;  // empty: they go one by one
+  int first_blocks = 0;
+  int blocks = 0;
+  std::string sum;
+  int sum_blocks = 0;             // 0: the rows are finished, nothing follows
+  std::size_t first_partial = 0;  // bytes of the first matrix's sums; the second's lie behind them
+  std::size_t workspace_bytes = 0;
+};
+
+// How many of `shares` the first of two matrices gets: what leaves the block that has most the fewest bytes.
+constexpr int first_shares(int shares, int first_units, int first_unit_bytes, int second_units,
+                           int second_unit_bytes) {
+  const auto most = [&](int first) {
+    const int second = shares - first;
+    const long long a = (first_units + first - 1LL) / first * first_unit_bytes;
+    const long long b = (second_units + second - 1LL) / second * second_unit_bytes;
+    return a > b ? a : b;
+  };
+  int best = 1;
+  for (int first = 2; first < shares && first <= first_units; ++first)
+    if (most(first) < most(best)) best = first;
+  return best;
+}
+
+template <class Pair>
+ManyPairChoice many_pair_choice(int first_rows, int second_rows, int columns, int tokens, int sm_count) {
+  using First = typename Pair::First;
+  using Second = typename Pair::Second;
+  const int first_strips = first_rows / record::kRows, second_strips = second_rows / record::kRows;
+  const int segments = segments_of(columns / record::kColumns);
+  const int cells = segments * ((groups_of(tokens) + Pair::groups - 1) / Pair::groups);
+  const int first_units = First::units_of(first_strips), second_units = Second::units_of(second_strips);
+  const int shares = std::clamp(sm_count / cells, 2, first_units + second_units);
+  const int first = first_shares(shares, first_units, First::copy_bytes, second_units, Second::copy_bytes);
+  ManyPairChoice choice{Pair::name(),
+                        cells * first,
+                        cells * (first + std::min(second_units, shares - first)),
+                        {},
+                        0,
+                        partial_bytes(first_rows, columns, tokens),
+                        0};
+  choice.workspace_bytes = choice.first_partial + partial_bytes(second_rows, columns, tokens);
+  if (segments > 1) {
+    using Sum = SumPairRow<typename Pair::Arch, typename First::Format, typename Second::Format>;
+    const int items = sum_items(first_strips, tokens) + sum_items(second_strips, tokens);
+    choice.sum = Sum::name();
+    choice.sum_blocks = std::min((items + kSumWarps - 1) / kSumWarps, Sum::blocks_per_sm * sm_count);
+  }
+  return choice;
+}
+
+template <class Format, int NarrowRecords>
+ManyPairChoice many_pair_of(int first_rows, int second_rows, int columns, int tokens, int sm_count) {
+  using Arch = plan::Sm120;
+  const int parts = (tokens + 63) / 64;
+  const int each = kTokens * ((groups_of(tokens) + parts - 1) / parts);
+  const auto with = [&]<class Pair>() {
+    return many_pair_choice<Pair>(first_rows, second_rows, columns, tokens, sm_count);
+  };
+  if (each <= 16) return with.template operator()<ManyPairOf<Arch, Format, 16, NarrowRecords>>();
+  if (each <= 32) return with.template operator()<ManyPairOf<Arch, Format, 32, NarrowRecords>>();
+  if (each <= 48) return with.template operator()<ManyPairOf<Arch, Format, 48, 1>>();
+  return with.template operator()<ManyPairOf<Arch, Format, 64, 1>>();
+}
+
+inline ManyPairChoice choose_many_pair(int first_rows, int second_rows, int columns, WeightFormat second,
+                                       int tokens, int sm_count) {
+  // A head is taken by dense_tall, alone.
+  for (const auto& [rows, format] : {std::pair{first_rows, WeightFormat::bf16}, {second_rows, second}})
+    if (choose_many(rows, columns, format, tokens, sm_count).multiply.starts_with("dense_tall")) return {};
+  if (second == WeightFormat::fp8)
+    return many_pair_of<record::Fp8Format, 1>(first_rows, second_rows, columns, tokens, sm_count);
+  if (second == WeightFormat::nvfp4)
+    return many_pair_of<record::Nvfp4, 2>(first_rows, second_rows, columns, tokens, sm_count);
+  return {};  // bf16: one matrix
 }
 
 }  // namespace fourfold::dense

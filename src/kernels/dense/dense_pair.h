@@ -20,10 +20,10 @@ struct PairParams {
 
 // The machine with some of the grid's blocks only: those before params.first_blocks, or the others. It asks
 // the launch's arguments anew, which costs no register.
-template <class Cta, bool IsSecond>
+template <class Cta, bool IsSecond, class Params = PairParams>
 struct BlockRange : Cta {
-  const PairParams& params;
-  FOURFOLD_DEVICE BlockRange(Cta cta, const PairParams& of) : Cta(cta), params(of) {}
+  const Params& params;
+  FOURFOLD_DEVICE BlockRange(Cta cta, const Params& of) : Cta(cta), params(of) {}
   FOURFOLD_DEVICE int block() const { return Cta::block() - (IsSecond ? params.first_blocks : 0); }
   FOURFOLD_DEVICE int blocks() const {
     return IsSecond ? Cta::blocks() - params.first_blocks : params.first_blocks;

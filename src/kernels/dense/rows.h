@@ -12,6 +12,7 @@
 #include "kernels/dense/dense_sum.h"
 #include "kernels/dense/dense_sum_norm.h"
 #include "kernels/dense/dense_tall.h"
+#include "kernels/dense/many_pair.h"
 #include "kernels/dense/norm_fp4.h"
 #include "kernels/dense/norm_prompt.h"
 #include "kernels/dense/norm_rows.h"
@@ -264,6 +265,58 @@ struct SumNormRow {
   }
 };
 
+// Both for as many tokens.
+template <class FirstT, class SecondT>
+struct ManyPairRow {
+  using First = FirstT;
+  using Second = SecondT;
+  using Arch = typename Second::Arch;
+  using Format = typename Second::Format;
+  using Params = ManyPairParams;
+  using Storage = std::conditional_t<(sizeof(typename First::Storage) > sizeof(typename Second::Storage)),
+                                     typename First::Storage, typename Second::Storage>;
+  static constexpr int n = Second::n;
+  static constexpr int groups = Second::groups;
+  static constexpr int threads = Second::threads;
+  static constexpr int blocks_per_sm = Second::blocks_per_sm;
+  static constexpr int register_blocks = Second::register_blocks;
+  static_assert(First::n == n && First::threads == threads && First::register_blocks == register_blocks);
+  static constexpr const char* products = "mma";
+  static std::string name() {
+    return format("dense_many_pair {}x{} {} {}", n, moe::kSegmentColumns, First::Format::name, Format::name);
+  }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<ManyPairRow>("dense_many_pair", "decode", Format::name);
+    facts.m = 16 * Second::tiles;
+    facts.n = n;
+    facts.k = moe::kSegmentColumns;
+    facts.stages = Second::stages;
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const ManyPairParams& params) {
+    dense_many_pair<First, Second>(cta, params);
+  }
+};
+
+template <class ArchT, class FirstFormat, class FormatT>
+struct SumPairRow {
+  using Arch = ArchT;
+  using Format = FormatT;
+  using Params = ManyPairParams;
+  using Storage = kernels::NoStorage;
+  static constexpr int threads = 32 * kSumWarps;
+  static constexpr int blocks_per_sm = 3;
+  static std::string name() { return format("dense_sum_pair {} {}", FirstFormat::name, FormatT::name); }
+  static plan::RowFacts facts() {
+    return kernels::step_facts<SumPairRow>("dense_sum_pair", "decode", FormatT::name);
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const ManyPairParams& params) {
+    dense_sum_pair<FirstFormat, FormatT>(cta, params);
+  }
+};
+
 template <class ArchT>
 struct NormRow {
   using Arch = ArchT;
@@ -368,6 +421,21 @@ using ManyRows = moe::RowList<
     ManyRow<Arch, record::Nvfp4,        32,   2,    2>,
     ManyRow<Arch, record::Nvfp4,        48,   2,    1>,
     ManyRow<Arch, record::Nvfp4,        64,   2,    1>>;
+// A bf16 matrix and one of another format, each as it is taken alone.
+template <class Arch, class Format, int Tokens, int Records>
+using ManyPairOf = ManyPairRow<ManyRow<Arch, record::Bf16Format, Tokens, Tokens <= 32 ? 1 : 2, 1>,
+                               ManyRow<Arch, Format, Tokens, 2, Records>>;
+template <class Arch>
+using ManyPairRows = moe::RowList<
+    //                            tokens records
+    ManyPairOf<Arch, record::Fp8Format,   16,    1>,
+    ManyPairOf<Arch, record::Fp8Format,   32,    1>,
+    ManyPairOf<Arch, record::Fp8Format,   48,    1>,
+    ManyPairOf<Arch, record::Fp8Format,   64,    1>,
+    ManyPairOf<Arch, record::Nvfp4,       16,    2>,
+    ManyPairOf<Arch, record::Nvfp4,       32,    2>,
+    ManyPairOf<Arch, record::Nvfp4,       48,    1>,
+    ManyPairOf<Arch, record::Nvfp4,       64,    1>>;
 template <class Arch>
 using TallRows = moe::RowList<
     //                                tokens
@@ -384,7 +452,9 @@ using TallRows = moe::RowList<
 template <class Arch>
 using SumRows = moe::RowList<SumRow<Arch, record::Bf16Format>, SumRow<Arch, record::Fp8Format>,
                              SumRow<Arch, record::Nvfp4>, SumNormRow<Arch, record::Bf16Format>,
-                             SumNormRow<Arch, record::Fp8Format>, SumNormRow<Arch, record::Nvfp4>>;
+                             SumNormRow<Arch, record::Fp8Format>, SumNormRow<Arch, record::Nvfp4>,
+                             SumPairRow<Arch, record::Bf16Format, record::Fp8Format>,
+                             SumPairRow<Arch, record::Bf16Format, record::Nvfp4>>;
 
 template <class Arch>
 using FewRows =
@@ -394,7 +464,7 @@ using BiasedRows =
     moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, NormedRows, true>, NearRows<Arch, true>>;
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
-    moe::Join<FewRows<Arch>, ManyRows<Arch>, TallRows<Arch>, SumRows<Arch>,
+    moe::Join<FewRows<Arch>, ManyRows<Arch>, ManyPairRows<Arch>, TallRows<Arch>, SumRows<Arch>,
               moe::RowList<NormRow<Arch>, NormPromptRow<Arch>, NormFp4Row<Arch>, QuantizeRowsRow<Arch>>,
               BiasedRows<Arch>>;
 

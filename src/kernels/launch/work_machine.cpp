@@ -9,6 +9,7 @@
 #include "kernels/delta/delta_params.h"
 #include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_params.h"
+#include "kernels/dense/many_pair.h"
 #include "kernels/dense/many_params.h"
 #include "kernels/mla/mla_params.h"
 #include "kernels/moe/paths.h"
@@ -148,6 +149,11 @@ void note_dense(KernelWork& work, const dense::DenseParams& params, std::string_
   work.tokens = params.token_count;
   add_matrix(work, static_cast<double>(params.strips) * params.records, format, params.token_count, tile);
 }
+// Of the segments that dense_many leaves.
+double sum_bytes(const dense::DenseParams& params) {
+  return static_cast<double>(dense::partial_bytes(params.strips * record::kRows,
+                                                  params.records * record::kColumns, params.token_count));
+}
 
 }  // namespace
 
@@ -278,10 +284,15 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     note_dense(work, both.dense, facts.format, facts.n);
   } else if (kernel == "dense_many" || kernel == "dense_tall") {
     note_dense(work, as<dense::ManyParams>(params).dense, facts.format, facts.n);
+  } else if (kernel == "dense_many_pair") {
+    const auto& pair = as<dense::ManyPairParams>(params);
+    note_dense(work, pair.first.dense, "bf16", facts.n);
+    note_dense(work, pair.second.dense, facts.format, facts.n);
   } else if (kernel == "dense_sum" || kernel == "dense_sum_norm") {
-    const auto& dense = as<dense::ManyParams>(params).dense;
-    work.other_bytes = static_cast<double>(dense::partial_bytes(
-        dense.strips * record::kRows, dense.records * record::kColumns, dense.token_count));
+    work.other_bytes = sum_bytes(as<dense::ManyParams>(params).dense);
+  } else if (kernel == "dense_sum_pair") {
+    const auto& pair = as<dense::ManyPairParams>(params);
+    work.other_bytes = sum_bytes(pair.first.dense) + sum_bytes(pair.second.dense);
   } else if (kernel == "norm_rows") {
     work.other_bytes = 10.0 * blocks * as<dense::NormParams>(params).columns;
   } else if (kernel == dense::kNormPromptRow) {

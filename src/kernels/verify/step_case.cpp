@@ -28,6 +28,8 @@ constexpr StepProof kProofs[] = {
     {"dense_pair",     "",          prove_dense_pair,    "store_f32 gate_up", 0.6},
     {"dense_table",    "",          prove_dense_table,   "add_f32 store_f32", 0.5},
     {"dense_many",     "",          prove_dense_many,    "store_f32 add_f32 store_bf16 gate_up", 3.0},
+    {"dense_many_pair", "",         prove_dense_many_pair, "store_f32 gate_up", 3.5},
+    {"dense_sum_pair", "",          prove_dense_sum_pair, "store_f32 gate_up", 1.5},
     {"dense_sum",      "",          prove_dense_sum,     "store_f32 add_f32 store_bf16 gate_up biased", 1.0},
     {"dense_tall",     "",          prove_dense_tall,    "store_f32 add_f32 store_bf16 gate_up", 6.0},
     {"dense_sum_norm", "",          prove_dense_sum_norm, "add_f32 biased", 2.0},

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_params.h"
+#include "kernels/dense/many_pair.h"
 #include "kernels/dense/many_params.h"
 #include "kernels/dense/reference.h"
 #include "kernels/moe_route/launch_route.h"
@@ -341,14 +342,49 @@ void launch_sum(StepRun& run, const DenseSetup& setup, const dense::ManyParams& 
 }
 
 // Of the rows that leave segments, the one for the fewest tokens.
-const plan::RowFacts& narrowest_many(StepRun& run) {
+const plan::RowFacts& narrowest_many(StepRun& run, std::string_view kernel = "dense_many") {
   const plan::RowFacts* found = nullptr;
   for (const plan::RowFacts& row : run.machine().rows(kernels::RowKind::step))
-    if (row.kernel == "dense_many" && row.format == run.test().row.format &&
-        (found == nullptr || row.n < found->n))
+    if (row.kernel == kernel && row.format == run.test().row.format && (found == nullptr || row.n < found->n))
       found = &row;
-  if (found == nullptr) fail(Code::internal, "no dense_many row of {}", run.test().row.format);
+  if (found == nullptr) fail(Code::internal, "no {} row of {}", kernel, run.test().row.format);
   return *found;
+}
+
+// A bf16 matrix beside `second`, for the same tokens.
+DenseSetup beside(StepRun& run, const DenseSetup& second) {
+  DenseSetup first = second;
+  first.plain = 32 * (1 + run.test().variant % 3);
+  first.neurons = 0;
+  first.decode_factor = 1.0f;
+  first.records.clear();
+  first.row_scale.clear();
+  first.gate.clear();
+  first.before = run.normals(static_cast<std::size_t>(first.tokens * first.plain), 100.0);
+  make_wide_weights(run, first, record::DenseSource::bf16);
+  return first;
+}
+
+// Both matrices by one row, then the sums of both where K has several segments.
+void prove_many_pair(StepRun& run, const plan::RowFacts& multiply, int rows, int more_columns) {
+  DenseSetup second;
+  shape_many(run, second, multiply.n, rows);
+  if (!run.test().large) second.columns += more_columns;
+  fill_setup(run, second);
+  const DenseSetup first = beside(run, second);
+  dense::ManyPairParams params{upload_many(run, first), upload_many(run, second), 0};
+  params.second.dense.tokens = params.first.dense.tokens;
+  const int segments = dense::segments_of(params.first.dense.records);
+  const int cells = parts_of(second, multiply) * segments;
+  const int first_shares = 1 + run.below(2);
+  const int most = run.test().large ? std::max(run.machine().sm_count() / cells - first_shares, 1) : 3;
+  params.first_blocks = cells * first_shares;
+  run.launch(multiply.row, params.first_blocks + cells * (1 + run.below(most)), params);
+  if (segments > 1)
+    run.launch(fourfold::format("dense_sum_pair bf16 {}", run.test().row.format),
+               1 + run.below(run.machine().sm_count()), params);
+  check_case(run, first, params.first.dense);
+  check_case(run, second, params.second.dense);
 }
 
 }  // namespace
@@ -370,15 +406,7 @@ void prove_dense_pair(StepRun& run) {
   DenseSetup second;
   shape_dense(run, second);
   fill_setup(run, second);
-  DenseSetup first = second;
-  first.plain = 32 * (1 + run.test().variant % 3);
-  first.neurons = 0;
-  first.decode_factor = 1.0f;
-  first.records.clear();
-  first.row_scale.clear();
-  first.gate.clear();
-  first.before = run.normals(static_cast<std::size_t>(first.tokens * first.plain), 100.0);
-  make_wide_weights(run, first, record::DenseSource::bf16);
+  const DenseSetup first = beside(run, second);
   dense::PairParams params{upload_case(run, first), upload_case(run, second), 1 + run.below(2)};
   params.second.tokens = params.first.tokens;
   params.second.normed_out = nullptr;
@@ -426,6 +454,15 @@ void prove_dense_many(StepRun& run) {
   launch_many(run, setup, params, run.test().row);
   launch_sum(run, setup, params);
   check_case(run, setup, params.dense);
+}
+
+void prove_dense_many_pair(StepRun& run) {
+  prove_many_pair(run, run.test().row, run.test().variant == 0 ? 544 : 96, 0);
+}
+
+// Behind the narrowest pair of its format, with several segments always.
+void prove_dense_sum_pair(StepRun& run) {
+  prove_many_pair(run, narrowest_many(run, "dense_many_pair"), 96, 512);
 }
 
 // More strips than a block has warps: it goes round several times.

@@ -132,6 +132,8 @@ void prove_dense_few(StepRun& run);
 void prove_dense_pair(StepRun& run);
 void prove_dense_table(StepRun& run);
 void prove_dense_many(StepRun& run);
+void prove_dense_many_pair(StepRun& run);
+void prove_dense_sum_pair(StepRun& run);
 void prove_dense_tall(StepRun& run);
 void prove_dense_sum(StepRun& run);
 void prove_dense_sum_norm(StepRun& run);

@@ -369,6 +369,93 @@ TEST(DenseTall, FinishesRowsAsAsked) {
   check.operator()<TallRow<Arch, record::Nvfp4, 64>>();
 }
 
+// ---- two matrices of one input ----
+
+// Both at once; the second case has the tokens of the first.
+template <class Pair>
+std::pair<Result, Result> run_pair(const Case& first, const Case& second, int first_shares, int second_shares,
+                                   std::uint64_t seed) {
+  using Sum = SumPairRow<Arch, typename Pair::First::Format, typename Pair::Second::Format>;
+  sim::Device device;
+  device.set_seed(seed);
+  Memory memory(device, first), beside(device, second);
+  const auto with_sums = [&](const Memory& of, const Case& c) {
+    const std::size_t bytes = partial_bytes(c.matrix.rows(), c.matrix.columns, c.tokens);
+    return ManyParams{of.params,
+                      device.allocate_array<device::F32x4>(bytes / sizeof(device::F32x4), "partial")};
+  };
+  ManyPairParams params{with_sums(memory, first), with_sums(beside, second), 0};
+  params.second.dense.tokens = params.first.dense.tokens;
+  const int segments = segments_of(memory.params.records);
+  const int cells = segments * ((groups_of(first.tokens) + Pair::groups - 1) / Pair::groups);
+  params.first_blocks = first_shares * cells;
+  expect_no_conflicts(kernels::run_on_sim<Pair>(device, params.first_blocks + second_shares * cells, params));
+  if (segments > 1)
+    expect_no_conflicts(kernels::run_on_sim<Sum>(device, first_shares + second_shares, params));
+  return {memory.download(device, first), beside.download(device, second)};
+}
+
+// Every row: tokens that fill it and that do not, K of one segment and of several, plain rows beside gate and
+// up rows; each matrix as dense_few has it alone.
+TEST(DenseManyPair, GivesTheBitsOfDenseFew) {
+  std::uint64_t seed = 500;
+  moe::for_each_row(ManyPairRows<Arch>{}, [&]<class Pair>() {
+    using Format = typename Pair::Second::Format;
+    const auto check = [&](int rows, int plain, int neurons, int columns, int tokens, int first_shares,
+                           int second_shares) {
+      SCOPED_TRACE(testing::Message()
+                   << Pair::name() << ": " << columns << " columns, " << tokens << " tokens");
+      const Case first =
+          random_case<record::Bf16Format>(seed, rows, 0, columns, tokens, PlainOp::store_f32, false, false);
+      Case second =
+          random_case<Format>(seed + 1, plain, neurons, columns, tokens, PlainOp::store_f32, true, false);
+      second.x = first.x;
+      const auto [got, beside] = run_pair<Pair>(first, second, first_shares, second_shares, seed);
+      EXPECT_TRUE(got == run_few<record::Bf16Format>(first));
+      EXPECT_TRUE(beside == run_few<Format>(second));
+      seed += 2;
+    };
+    check(64, 32, 64, 576, Pair::n == 16 ? 9 : Pair::n - 15, 1, 2);
+    check(32, 96, 0, 512, Pair::n, 2, 1);
+    check(96, 0, 32, 1088, Pair::n + 5, 3, 2);
+  });
+}
+
+TEST(ChooseManyPair, HasARowForEveryPairOfTheModels) {
+  std::vector<std::string> names;
+  moe::for_each_row(Rows<moe::Simulated>{}, [&]<class Row>() { names.push_back(Row::name()); });
+  const int shapes[][3] = {{64, 12288, 2048},  {288, 1024, 2048}, {512, 2048, 4096},
+                           {128, 20480, 3072}, {32, 32, 512},     {64, 4096, 8192}};
+  for (const auto& shape : shapes)
+    for (const auto form : {WeightFormat::fp8, WeightFormat::nvfp4})
+      for (const int sm_count : {8, 132})
+        for (int tokens = 9; tokens <= kManyTokens; ++tokens) {
+          const auto choice = choose_many_pair(shape[0], shape[1], shape[2], form, tokens, sm_count);
+          const auto alone = choose_many(shape[1], shape[2], form, tokens, sm_count);
+          if (alone.multiply.starts_with("dense_tall")) {
+            EXPECT_EQ(choice.row, "");
+            continue;
+          }
+          const int cells = (shape[2] + 511) / 512 * (tokens > 64 ? 2 : 1);
+          EXPECT_EQ(std::count(names.begin(), names.end(), choice.row), 1) << choice.row;
+          EXPECT_EQ(choice.first_blocks % cells, 0);
+          EXPECT_EQ(choice.blocks % cells, 0);
+          EXPECT_GE(choice.first_blocks, cells);
+          EXPECT_GE(choice.blocks - choice.first_blocks, cells);
+          EXPECT_LE(choice.blocks, std::max(sm_count, 2 * cells));
+          EXPECT_EQ(choice.sum_blocks > 0, shape[2] > 512);
+          EXPECT_EQ(std::count(names.begin(), names.end(), choice.sum), shape[2] > 512 ? 1 : 0) << choice.sum;
+          EXPECT_EQ(choice.first_partial, partial_bytes(shape[0], shape[2], tokens));
+          EXPECT_EQ(choice.workspace_bytes, choice.first_partial + partial_bytes(shape[1], shape[2], tokens));
+        }
+  // The router's 18 halves of 2 KB a record, the shared expert's 32 strips of 1,152 bytes: as even as 33 go.
+  const auto router = choose_many_pair(288, 1024, 2048, WeightFormat::nvfp4, 16, 132);
+  EXPECT_EQ(router.row, "dense_many_pair 16x512 bf16 nvfp4");
+  EXPECT_EQ(router.first_blocks, 4 * 18);
+  EXPECT_EQ(router.blocks, 4 * 33);
+  EXPECT_EQ(choose_many_pair(64, 12288, 2048, WeightFormat::bf16, 16, 132).row, "");  // one matrix
+}
+
 TEST(ChooseMany, HasARowForEveryMatrixOfTheModels) {
   std::vector<std::string> names;
   moe::for_each_row(Rows<moe::Simulated>{}, [&]<class Row>() { names.push_back(Row::name()); });

@@ -22,7 +22,8 @@ checkpoint::ModelShape wide_shape() {
 
 struct Ran {
   std::vector<float> logits;
-  int norms = 0, sums = 0, sum_norms = 0;  // kernels of the steps with many rows
+  int norms = 0, sums = 0, sum_norms = 0, pairs = 0, pair_sums = 0;  // kernels of the steps with many rows
+  int multiplies = 0;
 };
 
 // Nine prompts, of which one is longer than a page; then a row of each at once, and of one alone.
@@ -48,6 +49,9 @@ Ran run(const Loaded& model, const StepWays& ways) {
     ran.norms += kernel == "norm_rows";
     ran.sums += kernel.starts_with("dense_sum ");
     ran.sum_norms += kernel.starts_with("dense_sum_norm ");
+    ran.multiplies += kernel.starts_with("dense_many ");
+    ran.pairs += kernel.starts_with("dense_many_pair ");
+    ran.pair_sums += kernel.starts_with("dense_sum_pair ");
   });
   // Two steps: launched one by one, and recorded.
   for (std::int64_t step = 0; step < 2; ++step) {
@@ -74,11 +78,27 @@ TEST(StepWays, GiveTheSameBits) {
   EXPECT_EQ(before.sums - after.sums, 8);
 }
 
+// A bf16 router beside an FP4 shared expert, and rows of 576 columns, two segments of K: the pairs of four
+// layers, in two steps.
+TEST(StepWays, PairsOfManyRowsGiveTheSameBits) {
+  checkpoint::ModelShape shape = wide_shape();
+  shape.hidden = 576;
+  const MadeModel model(shape, "modelopt-mixed");
+  const Ran before = run(model.loaded, {.pairs_many = false}), after = run(model.loaded, {});
+  EXPECT_EQ(before.logits, after.logits);
+  EXPECT_EQ(before.pairs + before.pair_sums, 0);
+  EXPECT_EQ(after.pairs, 8);
+  EXPECT_EQ(after.pair_sums, after.pairs);
+  EXPECT_EQ(before.multiplies - after.multiplies, 2 * after.pairs);
+  EXPECT_EQ(before.sums - after.sums, 2 * after.pairs);
+  EXPECT_EQ(before.norms, after.norms);
+}
+
 TEST(StepWays, AreNamed) {
   using backend::cuda::parse_ways;
-  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm");
+  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm,pairs_many");
   EXPECT_EQ(parse_ways(to_text(StepWays{})), StepWays{});
-  const StepWays one{.grids_by_context = false, .sums_norm = true};
+  const StepWays one{.grids_by_context = false, .sums_norm = true, .pairs_many = false};
   EXPECT_EQ(parse_ways("sums_norm"), one);
   EXPECT_EQ(to_text(one), "sums_norm");
   EXPECT_EQ(to_text(parse_ways("none")), "none");

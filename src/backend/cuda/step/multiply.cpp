@@ -25,12 +25,13 @@ bool quantises_behind(const DenseGroup& group, const Fp4Scales& by_norm) {
 }  // namespace
 
 Multiplier::Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
-                       KernelSelector& selector)
+                       KernelSelector& selector, const StepWays& ways)
     : machine_(machine),
       tokens_(moe_tokens::find_token_rows(machine)),
       tables_(tables),
       buffers_(buffers),
-      selector_(selector) {}
+      selector_(selector),
+      ways_(ways) {}
 
 kernels::RowHandle Multiplier::step_row(const std::string& name) {
   const auto [entry, is_new] = step_rows_.try_emplace(name);
@@ -134,6 +135,14 @@ dense::DenseParams Multiplier::normed_params(const DenseMatrix& matrix, int row_
   return params;
 }
 
+bool Multiplier::together(const DenseGroup& group, int row_count, dense::TokenSource source,
+                          const std::string& row) {
+  for (const DenseMatrix& matrix : group.matrices)
+    if (selector_.is_tuned(matrix, source, row_count)) return false;
+  for (const DenseMatrix& matrix : group.matrices) selector_.together(matrix, source, row_count, row);
+  return true;
+}
+
 bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
                       std::uint16_t* normed) {
   if (group.matrices.size() != 2 || group.matrices[0].format != WeightFormat::bf16) return false;
@@ -141,12 +150,7 @@ bool Multiplier::pair(const DenseGroup& group, int row_count, const DenseInput& 
   if (first.bias != nullptr || second.bias != nullptr) return false;  // a pair adds none
   const dense::PairChoice choice = dense::choose_pair(first.rows(), second.rows(), first.columns(),
                                                       second.format, row_count, machine_.sm_count());
-  if (choice.row.empty()) return false;
-  // A choice of its own for one of them parts them.
-  for (const DenseMatrix& matrix : group.matrices)
-    if (selector_.is_tuned(matrix, dense::TokenSource::norm, row_count)) return false;
-  for (const DenseMatrix& matrix : group.matrices)
-    selector_.together(matrix, dense::TokenSource::norm, row_count, choice.row);
+  if (choice.row.empty() || !together(group, row_count, dense::TokenSource::norm, choice.row)) return false;
   machine_.launch(step_row(choice.row), choice.blocks,
                   dense::PairParams{normed_params(first, row_count, in, out, normed),
                                     normed_params(second, row_count, in, out, nullptr), choice.first_blocks});
@@ -163,7 +167,7 @@ void Multiplier::few(const dense::DenseForm& form, const DenseMatrix& matrix, in
 }
 
 std::size_t Multiplier::workspace_bytes(KernelSelector& selector, const DenseGroup& group, int row_count) {
-  std::size_t most = 0;
+  std::size_t most = many_pair_choice(group, row_count, selector.sm_count()).workspace_bytes;
   // Fewer rows may choose another form.
   for (const DenseMatrix& matrix : group.matrices)
     for (int rows = 1; rows <= row_count && !quantises(matrix.input); ++rows)
@@ -172,16 +176,41 @@ std::size_t Multiplier::workspace_bytes(KernelSelector& selector, const DenseGro
   return most;
 }
 
-dense::ManyParams Multiplier::many_params(const dense::DenseForm& form, const DenseMatrix& matrix,
-                                          int row_count, const std::uint16_t* rows,
-                                          const DenseOutput& out) const {
-  check(form.workspace_bytes <= buffers_.workspace_bytes,
-        "the workspace has room for the sums of the segments", form.workspace_bytes);
+dense::ManyParams Multiplier::many_params(const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
+                                          const DenseOutput& out, std::size_t first,
+                                          std::size_t bytes) const {
+  check(first + bytes <= buffers_.workspace_bytes, "the workspace has room for the sums of the segments",
+        first + bytes);
   dense::ManyParams params{};
   params.dense = params_of(matrix, row_count, out);
   params.dense.tokens = rows;
-  params.partial = static_cast<device::F32x4*>(buffers_.workspace);
+  params.partial = reinterpret_cast<device::F32x4*>(static_cast<unsigned char*>(buffers_.workspace) + first);
   return params;
+}
+
+// Of a bf16 matrix and one of another format, without biases and FP4 inputs; else of no row.
+dense::ManyPairChoice Multiplier::many_pair_choice(const DenseGroup& group, int row_count, int sm_count) {
+  if (group.matrices.size() != 2 || group.matrices[0].format != WeightFormat::bf16) return {};
+  for (const DenseMatrix& matrix : group.matrices)
+    if (matrix.bias != nullptr || quantises(matrix.input)) return {};
+  const DenseMatrix &first = group.matrices[0], &second = group.matrices[1];
+  return dense::choose_many_pair(first.rows(), second.rows(), first.columns(), second.format,
+                                 std::min(row_count, dense::kManyTokens), sm_count);
+}
+
+bool Multiplier::many_pair(const DenseGroup& group, int row_count, dense::TokenSource source,
+                           const std::uint16_t* rows, const DenseOutput& out) {
+  const dense::ManyPairChoice choice = many_pair_choice(group, row_count, machine_.sm_count());
+  if (!ways_.pairs_many || choice.row.empty() || !together(group, row_count, source, choice.row))
+    return false;
+  const dense::ManyPairParams params{
+      many_params(group.matrices[0], row_count, rows, out, 0, choice.first_partial),
+      many_params(group.matrices[1], row_count, rows, out, choice.first_partial,
+                  choice.workspace_bytes - choice.first_partial),
+      choice.first_blocks};
+  machine_.launch(step_row(choice.row), choice.blocks, params);
+  if (choice.sum_blocks > 0) machine_.launch(step_row(choice.sum), choice.sum_blocks, params);
+  return true;
 }
 
 bool Multiplier::add_and_norm(const DenseGroup& group, int row_count, const std::uint16_t* rows,
@@ -194,7 +223,7 @@ bool Multiplier::add_and_norm(const DenseGroup& group, int row_count, const std:
     return false;
   const dense::DenseForm form = selector_.matrix(matrix, dense::TokenSource::rows, row_count);
   if (!form.many || form.sum_blocks == 0) return false;
-  dense::ManyParams params = many_params(form, matrix, row_count, rows, out);
+  dense::ManyParams params = many_params(matrix, row_count, rows, out, 0, form.workspace_bytes);
   params.dense.norm_weight = norm.weight;
   params.dense.epsilon = norm.epsilon;
   params.dense.normed_out = normed;
@@ -229,7 +258,7 @@ bool Multiplier::with_table(const DenseGroup& group, int row_count, const std::u
 // order: (out + bias) + W x.
 void Multiplier::many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
                       const std::uint16_t* rows, const DenseOutput& out) {
-  const dense::ManyParams params = many_params(form, matrix, row_count, rows, out);
+  const dense::ManyParams params = many_params(matrix, row_count, rows, out, 0, form.workspace_bytes);
   const bool sums = form.sum_blocks > 0, adds = out.op == dense::PlainOp::add_f32;
   if (!sums && adds) add_bias(matrix, row_count, static_cast<float*>(out.out), out.stride);
   machine_.launch(step_row(form.row), form.blocks, params);
@@ -330,6 +359,9 @@ void Multiplier::generated_piece(const DenseGroup& group, int row_count, const D
     given = {.rows = normed};
   }
   if (in.norm != nullptr && norms && pair(group, row_count, in, out, normed)) return;
+  if (std::ranges::all_of(forms, &dense::DenseForm::many) &&
+      many_pair(group, row_count, source, given.rows, out))
+    return;
   for (std::size_t i = 0; i < forms.size(); ++i) {
     const DenseMatrix& matrix = group.matrices[i];
     if (quantises(matrix.input)) {

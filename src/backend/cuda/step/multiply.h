@@ -9,7 +9,9 @@
 
 #include "backend/cuda/load/weights.h"
 #include "backend/cuda/step/buffers.h"
+#include "backend/cuda/step/ways.h"
 #include "backend/cuda/tune/kernel_selector.h"
+#include "kernels/dense/choose_many.h"
 #include "kernels/dense/dense_params.h"
 #include "kernels/launch/machine.h"
 #include "kernels/moe/gemm_params.h"
@@ -52,7 +54,7 @@ struct DenseOutput {
 class Multiplier {
  public:
   Multiplier(kernels::Machine& machine, const BatchTables& tables, const Buffers& buffers,
-             KernelSelector& selector);
+             KernelSelector& selector, const StepWays& ways = {});
 
   // Generated rows, or few rows of a prompt that are run as these are: `role` says what FP4 inputs are. Rows
   // to be normed are left in `normed`, too, where it is given.
@@ -96,10 +98,17 @@ class Multiplier {
   // Two matrices of different formats in one launch, where there is a row for them.
   bool pair(const DenseGroup& group, int row_count, const DenseInput& in, const DenseOutput& out,
             std::uint16_t* normed);
+  // The same beyond eight rows.
+  bool many_pair(const DenseGroup& group, int row_count, dense::TokenSource source, const std::uint16_t* rows,
+                 const DenseOutput& out);
+  static dense::ManyPairChoice many_pair_choice(const DenseGroup& group, int row_count, int sm_count);
+  // Says that they ran by this row; false: one of them has a choice of its own, which parts them.
+  bool together(const DenseGroup& group, int row_count, dense::TokenSource source, const std::string& row);
   void few(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const DenseInput& in,
            const DenseOutput& out, std::uint16_t* normed);
-  dense::ManyParams many_params(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
-                                const std::uint16_t* rows, const DenseOutput& out) const;
+  // Sums of segments lie in the workspace from byte `first` on, `bytes` of them.
+  dense::ManyParams many_params(const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
+                                const DenseOutput& out, std::size_t first, std::size_t bytes) const;
   void many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
             const DenseOutput& out);
   void gemm(const DenseMatrix& matrix, int row_count, const std::uint16_t* staged, const DenseOutput& out);
@@ -126,6 +135,7 @@ class Multiplier {
   const BatchTables& tables_;
   const Buffers& buffers_;
   KernelSelector& selector_;
+  const StepWays ways_;
 };
 
 }  // namespace fourfold::backend::cuda

@@ -8,7 +8,9 @@ namespace {
 constexpr struct {
   std::string_view name;
   bool StepWays::*way;
-} kWays[] = {{"grids_by_context", &StepWays::grids_by_context}, {"sums_norm", &StepWays::sums_norm}};
+} kWays[] = {{"grids_by_context", &StepWays::grids_by_context},
+             {"sums_norm", &StepWays::sums_norm},
+             {"pairs_many", &StepWays::pairs_many}};
 
 }  // namespace
 

@@ -62,6 +62,7 @@ class KernelSelector {
   KernelSelector(kernels::Machine& machine, std::shared_ptr<const Tuning> tuning)
       : machine_(machine), tuning_(std::move(tuning)) {}
 
+  int sm_count() const { return machine_.sm_count(); }
   dense::DenseForm matrix(const DenseMatrix& matrix, dense::TokenSource source, int tokens);
   moe_layer::Choice experts(const moe_layer::Request& request);
   moe_layer::Choice prompt_matrix(const DenseMatrix& matrix, int rows);
