@@ -80,6 +80,8 @@ inline DenseChoice choose_dense(int rows, int columns, WeightFormat format, Toke
             tokens >= 1 && tokens <= kTokens && sm_count > 0,
         "a packed matrix times one to eight tokens", rows, columns, tokens);
   using Arch = plan::Sm120;
+  using NearFp8 = NearRow<Arch, record::Fp8Format, GivenRows>;
+  using NearFp4 = NearRow<Arch, record::Nvfp4, GivenRows>;
   // Many strips an SM and a warp for each of few segments: whole strips in copies of 4 KB. Else halves, of
   // which an SM can have an odd number.
   const bool large = rows >= 2 * record::kRows * sm_count && columns <= 4 * moe::kSegmentColumns;
@@ -92,17 +94,15 @@ inline DenseChoice choose_dense(int rows, int columns, WeightFormat format, Toke
                    : choice_of<RowTypes<Arch, record::Bf16Format, 1, 8, 1>::template With>(
                          rows, columns, source, tokens, sm_count);
     case WeightFormat::fp8:
-      if (using Near = NearRow<Arch, record::Fp8Format, GivenRows>;
-          source == TokenSource::rows && is_near<Near>(rows, columns, sm_count))
-        return near_choice<Near>(rows);
+      if (source == TokenSource::rows && is_near<NearFp8>(rows, columns, sm_count))
+        return near_choice<NearFp8>(rows);
       return large && !huge ? choice_of<RowTypes<Arch, record::Fp8Format, 2, 4, 2>::template With>(
                                   rows, columns, source, tokens, sm_count)
                             : choice_of<RowTypes<Arch, record::Fp8Format, 2, 8, 1>::template With>(
                                   rows, columns, source, tokens, sm_count);
     case WeightFormat::nvfp4:
-      if (using Near = NearRow<Arch, record::Nvfp4, GivenRows>;
-          source == TokenSource::rows && is_near<Near>(rows, columns, sm_count))
-        return near_choice<Near>(rows);
+      if (source == TokenSource::rows && is_near<NearFp4>(rows, columns, sm_count))
+        return near_choice<NearFp4>(rows);
       // Nor can eight of FP4's: on an H200 the 35B's takes 107 us with them, 36 less with sixteen; its
       // bytes 62.
       if (huge && (source == TokenSource::rows ||
