@@ -29,12 +29,14 @@ struct PromptSystem {
   FOURFOLD_DEVICE int first_row() const { return 16 * (warp & 3); }
   FOURFOLD_DEVICE int first_column() const { return 32 * (warp >> 2); }
 
+  FOURFOLD_DEVICE bool is_above_diagonal() const { return first_column() > first_row() + 15; }
+
   FOURFOLD_DEVICE void multiply_keys(float (&by_key)[4][4], float (&by_query)[4][4]) const {
 #pragma unroll
     for (int n = 0; n < 4; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) by_key[n][i] = by_query[n][i] = 0.0f;
-    if (first_column() > first_row() + 15) return;  // above the diagonal
+    if (is_above_diagonal()) return;
 #pragma unroll
     for (int k = 0; k < D; k += 16) {
       std::uint32_t key[4], query[4];
@@ -49,14 +51,26 @@ struct PromptSystem {
     }
   }
 
+  // Of a warp above the diagonal P is zero, and A is not looked at.
+  FOURFOLD_DEVICE void clear_products(int which) const {
+    const int g = cta.lane() >> 2, t = cta.lane() & 3;
+    std::uint16_t* products = products_of(which) + (first_row() + g) * kBlockStride + first_column() + 2 * t;
+#pragma unroll
+    for (int n = 0; n < 4; ++n)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        cta.store(reinterpret_cast<std::uint32_t*>(products + 8 * half * kBlockStride + 8 * n), 0u);
+  }
+  FOURFOLD_DEVICE std::uint16_t* products_of(int which) const {
+    const int head = rows.first_value_head() + which;
+    return rows.params.work.products +
+           (std::int64_t{rows.chunk} * rows.params.layout.value_heads + head) * kProductTile;
+  }
   // A to shared memory, P to the workspace.
   FOURFOLD_DEVICE void scale_products(int which, const float (&by_key)[4][4],
                                       const float (&by_query)[4][4]) const {
     const int g = cta.lane() >> 2, t = cta.lane() & 3;
-    const int head = rows.first_value_head() + which;
-    std::uint16_t* products =
-        rows.params.work.products +
-        (std::int64_t{rows.chunk} * rows.params.layout.value_heads + head) * kProductTile;
+    std::uint16_t* products = products_of(which);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = first_row() + g + 8 * half;
@@ -69,7 +83,7 @@ struct PromptSystem {
         device::F32x2 a, p;
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          const float factor = j + c <= i ? device::exp_f32<Cta>(Cta::add(decay, -past.v[c])) : 0.0f;
+          const float power = flat_exp<Cta>(Cta::add(decay, -past.v[c])), factor = j + c <= i ? power : 0.0f;
           a.v[c] = j + c < i ? Cta::mul(Cta::mul(beta, by_key[n][2 * half + c]), factor) : 0.0f;
           p.v[c] = Cta::mul(by_query[n][2 * half + c], factor);
         }
@@ -80,45 +94,74 @@ struct PromptSystem {
     }
   }
 
-  // A column of T, a thread to a column: T_i = e_i - sum over j < i of A_ij T_j, sixteen rows at a time.
-  // Rows above the warp's columns are zero.
+  // A column of T, two lanes to a column: T_i = e_i - sum over j < i of A_ij T_j, sixteen rows at a time, of
+  // which a lane has the even ones or the odd ones until the rows before them are done. Rows above the warp's
+  // columns are zero.
   FOURFOLD_DEVICE void solve() const {
-    const int column = 32 * warp + cta.lane();
-    float* own = storage.solution() + column;
+    const int other = cta.lane() >> 4, column = 16 * warp + (cta.lane() & 15);
+    const float* own = storage.solution() + column;
 #pragma unroll 1
-    for (int block = 2 * warp; block < 4; ++block) {
-      const float* system = storage.system() + 16 * block * kSystemStride;
-      float r[16];
+    for (int block = warp; block < 4; ++block) {
+      const float* rows_of_lane = storage.system() + (16 * block + other) * kSystemStride;
+      float r[8];
 #pragma unroll
-      for (int i = 0; i < 16; ++i) r[i] = 16 * block + i == column ? 1.0f : 0.0f;
-        // Four rows of T at a time: all sixteen would take the registers that hold the products.
+      for (int i = 0; i < 8; ++i) r[i] = 16 * block + 2 * i + other == column ? 1.0f : 0.0f;
 #pragma unroll 1
-      for (int j = 32 * warp; j < 16 * block; j += 4) {
+      for (int j = 16 * warp; j < 16 * block; j += 4) {
         float t[4];
 #pragma unroll
-        for (int c = 0; c < 4; ++c) t[c] = cta.load_shared(own + (j + c) * kBlockRows);
+        for (int c = 0; c < 4; ++c) t[c] = cta.load_shared(own + (j + c) * kSolutionStride);
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-          const auto a = load_system(system + i * kSystemStride + j);
-#pragma unroll
-          for (int c = 0; c < 4; ++c) r[i] = Cta::fma(-a.v[c], t[c], r[i]);
-        }
+        for (int i = 0; i < 8; ++i) subtract_rows(rows_of_lane + 2 * i * kSystemStride + j, t, r[i]);
       }
-      solve_diagonal(system + 16 * block, r);
-#pragma unroll
-      for (int i = 0; i < 16; ++i) cta.store_shared(own + (16 * block + i) * kBlockRows, r[i]);
+      solve_diagonal(16 * block, r);
+      cta.sync_warp();  // a column's two lanes wrote rows that both read
     }
   }
-  FOURFOLD_DEVICE device::F32x4 load_system(const float* from) const {
-    return cta.load_shared(reinterpret_cast<const device::F32x4*>(from));
-  }
-  // Sixteen rows among themselves: A is strictly below its diagonal.
-  FOURFOLD_DEVICE void solve_diagonal(const float* system, float (&r)[16]) const {
+  // r -= A_ij T_j for four j.
+  FOURFOLD_DEVICE void subtract_rows(const float* system, const float (&t)[4], float& r) const {
+    const auto a = cta.load_shared(reinterpret_cast<const device::F32x4*>(system));
 #pragma unroll
-    for (int i = 1; i < 16; ++i)
+    for (int c = 0; c < 4; ++c) r = Cta::fma(-a.v[c], t[c], r);
+  }
+  // Sixteen rows among themselves, eight by eight; both lanes solve all of them.
+  FOURFOLD_DEVICE void solve_diagonal(int first, float (&r)[8]) const {
+    const int other = cta.lane() >> 4;
+    const float* system = storage.system() + first * kSystemStride + first;
+    float upper[8], lower[8];
+    share_rows(r[0], r[1], r[2], r[3], upper);
+    solve_eight(system, upper);
+#pragma unroll
+    for (int j = 0; j < 8; j += 4) {
+      const float t[4] = {upper[j], upper[j + 1], upper[j + 2], upper[j + 3]};
+#pragma unroll
+      for (int i = 4; i < 8; ++i) subtract_rows(system + (2 * i + other) * kSystemStride + j, t, r[i]);
+    }
+    share_rows(r[4], r[5], r[6], r[7], lower);
+    solve_eight(system + 8 * kSystemStride + 8, lower);
+    float* to = storage.solution() + (first + 8 * other) * kSolutionStride + 16 * warp + (cta.lane() & 15);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      // Numbers, or the compiler chooses between the arrays, in memory.
+      const float early = Cta::keep(upper[i]), late = Cta::keep(lower[i]);
+      cta.store_shared(to + i * kSolutionStride, other ? late : early);
+    }
+  }
+  // Eight rows for both lanes: the even ones are the first lane's, the odd ones the other's.
+  FOURFOLD_DEVICE void share_rows(float a, float b, float c, float d, float (&rows_of_both)[8]) const {
+    const float mine[4] = {a, b, c, d};
+    const int lane = cta.lane() & 15;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) rows_of_both[i] = cta.shuffle(mine[i / 2], lane + 16 * (i % 2));
+  }
+  // A is strictly below its diagonal.
+  FOURFOLD_DEVICE void solve_eight(const float* system, float (&r)[8]) const {
+#pragma unroll
+    for (int i = 1; i < 8; ++i)
 #pragma unroll
       for (int j = 0; j < i; j += 4) {
-        const auto a = load_system(system + i * kSystemStride + j);
+        const auto a =
+            cta.load_shared(reinterpret_cast<const device::F32x4*>(system + i * kSystemStride + j));
 #pragma unroll
         for (int c = 0; c < 4; ++c)
           if (j + c < i) r[i] = Cta::fma(-a.v[c], r[j + c], r[i]);
@@ -138,8 +181,9 @@ struct PromptSystem {
     std::uint16_t* to = storage.inverse[odd] + column - odd;
 #pragma unroll 4
     for (int i = 16 * (warp >> 1); i < 16 * (warp >> 1) + 16; ++i) {
-      const float own =
-          i >= 32 * (warp & 1) ? cta.load_shared(storage.solution() + i * kBlockRows + column) : 0.0f;
+      const float own = i >= column - column % 16
+                            ? cta.load_shared(storage.solution() + i * kSolutionStride + column)
+                            : 0.0f;
       const float next = cta.shuffle_xor(own, 1);
       const float left = odd ? next : own, right = odd ? own : next;
       const float left_scale = odd ? other : mine, right_scale = odd ? mine : other;
@@ -256,7 +300,10 @@ FOURFOLD_DEVICE void prompt_prepare(Cta cta, const PromptParams& params) {
   for (int which = 0; which < params.layout.values_per_key; ++which) {
     rows.forget_addresses();
     const int head = rows.first_value_head() + which;
-    system.scale_products(which, by_key, by_query);
+    if (system.is_above_diagonal())
+      system.clear_products(which);
+    else
+      system.scale_products(which, by_key, by_query);
     cta.sync_block();  // the system is there
     rows.forget_addresses();
     if (warp < kSolveWarps)

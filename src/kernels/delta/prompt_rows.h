@@ -18,7 +18,8 @@ inline constexpr int kPrepareThreads = 256;
 inline constexpr int kPrepareWarps = kPrepareThreads / 32;
 inline constexpr int kValuesPerKeyMax = kPrepareWarps;  // a warp computes the gates of a value head
 inline constexpr int kSystemStride = kBlockRows + 8;
-inline constexpr int kSolveWarps = 2;  // the others make values meanwhile
+inline constexpr int kSolutionStride = kBlockRows + 2;  // rows eight apart lie in other banks
+inline constexpr int kSolveWarps = 4;                   // the others make values meanwhile
 
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 
@@ -28,7 +29,7 @@ struct PrepareStorage {
   static constexpr int kRowStride = D + kTilePad;
   // Queries as rows, then the system I + A of a head; keys as rows, then its inverse.
   alignas(16) unsigned char first[larger(2 * kBlockRows * kRowStride, 4 * kBlockRows * kSystemStride)];
-  alignas(16) unsigned char second[larger(2 * kBlockRows * kRowStride, 4 * kBlockRows * kBlockRows)];
+  alignas(16) unsigned char second[larger(2 * kBlockRows * kRowStride, 4 * kBlockRows * kSolutionStride)];
   std::uint16_t key_columns[D][kBlockStride];
   std::uint16_t value_columns[D][kBlockStride];
   // T scaled for the values, and for what the state knows; apart by half the banks, as both are written at
@@ -339,13 +340,15 @@ struct PromptRows {
     static_assert(threads % kPairs == 0);
     const int thread = cta.thread() - 32 * kSolveWarps;
     const int channel = 2 * params.layout.key_dim + head * D + 2 * pair_of(thread);
+    const Taps taps = load_taps(channel);
+    Asked asked;
+    ask_inputs(channel, eight_of(thread), asked);
 #pragma unroll 1
     for (int task = thread; task < kTasks; task += threads) {
-      Asked asked;
+      const Asked own = asked;
+      if (task + threads < kTasks) ask_inputs(channel, eight_of(task + threads), asked);
       Pair pair;
-      ask_inputs(channel, eight_of(task), asked);
-      const Taps taps = load_taps(channel);  // again: held, they would spill
-      convolve_pair(channel, eight_of(task), asked, taps, pair);
+      convolve_pair(channel, eight_of(task), own, taps, pair);
       take_old_rows(slot.delta(head, block_begin()), eight_of(task), pair_of(task), pair);
       store_columns(task, pair, storage.value_columns[0], nullptr);
     }

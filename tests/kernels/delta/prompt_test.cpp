@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "kernels/delta/lane_math.h"
 #include "kernels/delta/prompt_reference.h"
 #include "kernels/delta/reference.h"
 #include "kernels/delta/rows.h"
@@ -54,6 +55,20 @@ TEST(DeltaPrompt, TheModelIsTheRecurrence) {
     for (std::size_t i = 0; i < want.size(); ++i)
       ASSERT_NEAR(got[i].value, want[i].value, 1e-9 * (1 + std::abs(want[i].value)));
   }
+}
+
+TEST(DeltaPrompt, TheFlatExpHasTheBitsOfTheOther) {
+  using Host = device::SimCta;
+  const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+  const auto check = [&](float x) {
+    ASSERT_EQ(bits(flat_exp<Host>(x)), bits(device::exp_f32<Host>(x))) << x;
+  };
+  for (std::uint64_t pattern = 0; pattern < 1ull << 32; pattern += 1999)  // all signs and sizes, NaN too
+    check(std::bit_cast<float>(static_cast<std::uint32_t>(pattern)));
+  for (const float edge : {-87.0f, 88.7f, 88.0f, 88.375f, 0.0f})
+    for (int ulps = -2000; ulps <= 2000; ++ulps)
+      check(std::bit_cast<float>(bits(edge) +
+                                 static_cast<std::uint32_t>(edge == 0.0f ? std::abs(ulps) : ulps)));
 }
 
 // Steps of a prompt, then generated rows, for several sequences in one batch.
