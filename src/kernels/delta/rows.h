@@ -50,7 +50,7 @@ struct PromptRow {
   using Params = PromptParams;
   using Storage = std::conditional_t<
       Kernel == PromptKernel::prepare, PrepareStorage<HeadDim>,
-      std::conditional_t<Kernel == PromptKernel::scan, ScanStorage<HeadDim>, kernels::NoStorage>>;
+      std::conditional_t<Kernel == PromptKernel::scan, ScanStorageOf<ArchT, HeadDim>, kernels::NoStorage>>;
   static constexpr int threads = Kernel == PromptKernel::prepare ? kPrepareThreads
                                  : Kernel == PromptKernel::scan  ? kScanThreads
                                                                  : kFinishThreads;
@@ -74,7 +74,7 @@ struct PromptRow {
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
     if constexpr (Kernel == PromptKernel::prepare) prompt_prepare<HeadDim>(cta, params);
-    if constexpr (Kernel == PromptKernel::scan) prompt_scan<HeadDim>(cta, params);
+    if constexpr (Kernel == PromptKernel::scan) prompt_scan<Storage, HeadDim>(cta, params);
     if constexpr (Kernel == PromptKernel::finish) prompt_finish<HeadDim>(cta, params);
   }
 };

@@ -49,6 +49,26 @@ struct Scenario {
   }
 };
 
+// Heads of 128 leave SM120's scan one place of K and P, small ones two.
+struct RealHeads {
+  Layout layout = layout_of(1, 1, 128);
+  HostWeights weights = make_weights(layout, 3);
+
+  std::vector<std::uint16_t> run(std::uint64_t seed, const sim::Mutation* mutation,
+                                 std::vector<sim::SyncSite>* sites) const {
+    DeltaBench bench(layout, weights, 1, seed);
+    if (mutation) bench.device().install(*mutation);
+    StepRows step{0, 0, {}};
+    for (int i = 0; i < 182; ++i) step.rows.push_back(make_row(layout, 0, i, true));
+    const auto out = bench.prompt<128, plan::Sm120>({step});
+    if (sites) *sites = bench.device().executed_sites();
+    return out;
+  }
+};
+static_assert(ScanStorageOf<plan::Sm120, 128>::stages == 1 &&
+              ScanStorageOf<plan::Sm120, kHeadDim>::stages == 2 &&
+              ScanStorageOf<plan::Sm90, 128>::stages == 2);
+
 bool is_ours(const sim::SyncSite& site) {
   for (const char* file : {"decode.h", "decode_inputs.h", "decode_one.h", "decode_rule.h", "prompt_rows.h",
                            "prompt_prepare.h", "prompt_scan.h", "prompt_finish.h", "lane_math.h"})
@@ -56,6 +76,7 @@ bool is_ours(const sim::SyncSite& site) {
   return false;
 }
 
+template <class Scenario>
 bool is_caught(const Scenario& scenario, const sim::Mutation& mutation,
                const std::vector<std::uint16_t>& want) {
   for (const std::uint64_t seed : {1u, 2u, 3u, 0u}) try {
@@ -82,6 +103,21 @@ TEST(DeltaMutations, EverySynchronisationIsNeeded) {
     }
   }
   EXPECT_GT(count, 30);
+}
+
+TEST(DeltaMutations, AndInTheScanOfRealHeads) {
+  const RealHeads scenario;
+  std::vector<sim::SyncSite> sites;
+  const auto want = scenario.run(1, nullptr, &sites);
+  int count = 0;
+  for (const sim::SyncSite& site : sites) {
+    if (site.file != "prompt_scan.h" || site.op == sim::SyncOp::release_successors) continue;
+    for (const sim::Mutation& mutation : sim::mutations_of(site)) {
+      ++count;
+      EXPECT_TRUE(is_caught(scenario, mutation, want)) << sim::describe(mutation);
+    }
+  }
+  EXPECT_GT(count, 15);
 }
 
 }  // namespace
