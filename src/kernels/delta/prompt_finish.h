@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "base/macros.h"
 #include "kernels/delta/delta_params.h"
@@ -32,50 +33,65 @@ struct PromptFinish {
   FOURFOLD_DEVICE const std::uint16_t* mixed_row(int row) const {
     return static_cast<const std::uint16_t*>(params.mixed.rows) + std::int64_t{row} * params.mixed.stride;
   }
-  FOURFOLD_DEVICE Values load_bf16(const std::uint16_t* from) const {
-    Values out;
-    if constexpr (kCount == 1) {
-      out.v[0] = std::bit_cast<float>(static_cast<std::uint32_t>(cta.load(from)) << 16);
-    } else {
-      struct alignas(2 * kCount) Pairs {
-        std::uint32_t v[kCount / 2];
-      };
-      const auto pairs = cta.load(reinterpret_cast<const Pairs*>(from));
-#pragma unroll
-      for (int i = 0; i < kCount; ++i)
-        out.v[i] = i % 2 ? high_bf16(pairs.v[i / 2]) : low_bf16(pairs.v[i / 2]);
-    }
-    return out;
+  // A lane's part of a row in bf16, as it was loaded.
+  using Bits = std::conditional_t<kCount == 1, std::uint16_t,
+                                  std::conditional_t<kCount == 2, std::uint32_t, device::U32x2>>;
+  static FOURFOLD_DEVICE Values unpacked(const Bits& bits) {
+    if constexpr (kCount == 1)
+      return {{low_bf16(bits)}};
+    else if constexpr (kCount == 2)
+      return {{low_bf16(bits), high_bf16(bits)}};
+    else
+      return {{low_bf16(bits.v[0]), high_bf16(bits.v[0]), low_bf16(bits.v[1]), high_bf16(bits.v[1])}};
   }
 
-  // A warp to a row of a value head; four rows are in flight.
+  // A warp's rows, head after head.
+  struct Walk {
+    int row, head;
+  };
+  FOURFOLD_DEVICE Walk next(Walk at, int warp) const {
+    at.row += kFinishWarps;
+    return at.row < place.row_count ? at : Walk{warp, at.head + 1};
+  }
+  struct Row {
+    Values answer;
+    Bits gate;
+  };
+  FOURFOLD_DEVICE int column(const Walk& at) const {
+    return (key_head * params.layout.values_per_key + at.head) * D + kCount * cta.lane();
+  }
+  FOURFOLD_DEVICE Row load_row(const Walk& at) const {
+    const int row = place.first_row + at.row;
+    return {cta.load(as_floats<kCount>(params.work.answers + std::int64_t{row} * params.layout.value_dim +
+                                       column(at))),
+            cta.load(reinterpret_cast<const Bits*>(mixed_row(row) + params.mixed.z_column + column(at)))};
+  }
+  // A warp to a row of a value head. While two are computed, the next two are on their way.
   FOURFOLD_DEVICE void norm_rows() const {
-    constexpr int batch = 4;
-    const int heads = params.layout.values_per_key, count = place.row_count * heads;
-    const int column = key_head * heads * D + kCount * cta.lane(), warp = cta.warp();
+    const int heads = params.layout.values_per_key, warp = cta.warp();
+    if (warp >= place.row_count) return;
     const Values weight =
         cta.load_stream(as_floats<kCount>(params.weights.norm_weight + kCount * cta.lane()));
+    Walk at[2] = {{warp, 0}, next({warp, 0}, warp)};
+    Row rows[2];
+    rows[0] = load_row(at[0]);
+    if (at[1].head < heads) rows[1] = load_row(at[1]);
 #pragma unroll 1
-    for (int first = warp; first < count; first += batch * kFinishWarps) {
-      Values answer[batch], gate[batch];
-      int row[batch], at[batch];
+    while (at[0].head < heads) {
+      const Walk then[2] = {next(at[1], warp), next(next(at[1], warp), warp)};
+      const Row now[2] = {rows[0], rows[1]};
 #pragma unroll
-      for (int b = 0; b < batch; ++b) {
-        const int i = first + b * kFinishWarps < count ? first + b * kFinishWarps : first;
-        const int of_chunk = device::quotient<Cta>(i, heads);
-        row[b] = place.first_row + of_chunk;
-        at[b] = column + (i - of_chunk * heads) * D;
-        answer[b] = cta.load(
-            as_floats<kCount>(params.work.answers + std::int64_t{row[b]} * params.layout.value_dim + at[b]));
-        gate[b] = load_bf16(mixed_row(row[b]) + params.mixed.z_column + at[b]);
-      }
+      for (int i = 0; i < 2; ++i)
+        if (then[i].head < heads) rows[i] = load_row(then[i]);
 #pragma unroll
-      for (int b = 0; b < batch; ++b) {
-        if (first + b * kFinishWarps >= count) break;
-        const Values out =
-            gated_norm(cta, answer[b], opened<Cta>(gate[b], params.weights.gate_is_sigmoid != 0), weight,
-                       params.weights.epsilon);
-        store_bf16(cta, params.out + std::int64_t{row[b]} * params.out_stride + at[b], out);
+      for (int i = 0; i < 2; ++i) {
+        if (at[i].head < heads) {
+          const Values open = opened<Cta>(unpacked(now[i].gate), params.weights.gate_is_sigmoid != 0);
+          store_bf16(
+              cta, params.out + std::int64_t{place.first_row + at[i].row} * params.out_stride + column(at[i]),
+              gated_norm(cta, now[i].answer, open, weight, params.weights.epsilon));
+        }
+        at[i] = then[i];
       }
     }
   }
