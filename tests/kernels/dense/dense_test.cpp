@@ -413,6 +413,26 @@ TEST(ChooseDense, HasARowForEveryMatrixOfTheModels) {
   EXPECT_TRUE(choose_dense(20480, 4096, WeightFormat::bf16, TokenSource::norm, 8, 132).separate_norm);
 }
 
+// Two tokens and more of a matrix whose strips would leave half of the SMs without work: halves of strips.
+TEST(ChooseDense, SmallMatricesOfFewBytesTakeHalvesOfStrips) {
+  const auto row = [](int rows, int columns, WeightFormat format, TokenSource source, int tokens) {
+    return choose_dense(rows, columns, format, source, tokens, 132).row;
+  };
+  using enum WeightFormat;
+  EXPECT_EQ(row(2048, 4096, nvfp4, TokenSource::rows, 2), "dense_near 16x8x512 rows nvfp4 w8");
+  EXPECT_EQ(row(2048, 512, fp8, TokenSource::rows, 8), "dense_near 16x8x512 rows fp8 w8");
+  EXPECT_EQ(row(2048, 4096, nvfp4, TokenSource::rows, 1), "dense_few 32x8x512 rows nvfp4 w8");
+  EXPECT_EQ(row(2048, 4160, nvfp4, TokenSource::rows, 2), "dense_few 32x8x512 rows nvfp4 w8");
+  EXPECT_EQ(row(4096, 4096, nvfp4, TokenSource::rows, 2), "dense_few 32x8x512 rows nvfp4 w8");
+  EXPECT_EQ(row(2048, 2048, nvfp4, TokenSource::norm, 2), "dense_few 32x8x512 norm nvfp4 w8");
+  const auto router = [](int tokens) { return choose_pair(288, 1024, 2048, nvfp4, tokens, 132); };
+  EXPECT_EQ(router(4).row, "dense_pair bf16 nvfp4 w8 near");
+  EXPECT_EQ(router(4).first_blocks, 18);
+  EXPECT_EQ(router(4).blocks, 82);
+  EXPECT_EQ(router(1).row, "dense_pair bf16 nvfp4 w8");
+  EXPECT_EQ(choose_pair(64, 12288, 2048, nvfp4, 4, 132).row, "dense_pair bf16 nvfp4 w8");
+}
+
 // Sixteen warps decode a head in FP4, unless the tokens they would norm leave too little of the ring.
 TEST(ChooseDense, TheHeadInFp4) {
   const auto head = [](TokenSource source, int tokens) {
