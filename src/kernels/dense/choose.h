@@ -167,4 +167,17 @@ inline PairChoice choose_pair(int first_rows, int second_rows, int columns, Weig
   refuse_format(second);
 }
 
+// The row whose matrix dense_table takes along with the tables of routing; empty: none of this format.
+inline std::string dense_of_table(WeightFormat format) {
+  using Arch = plan::Sm120;
+  switch (format) {
+    case WeightFormat::bf16: return FewRow<Arch, record::Bf16Format, GivenRows, 1, 8, 1>::name();
+    case WeightFormat::fp8: return NearRow<Arch, record::Fp8Format, GivenRows>::name();
+    case WeightFormat::nvfp4: return NearRow<Arch, record::Nvfp4, GivenRows>::name();
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
+  }
+  return {};
+}
+
 }  // namespace fourfold::dense

@@ -11,6 +11,7 @@
 #include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_sum.h"
 #include "kernels/dense/dense_sum_norm.h"
+#include "kernels/dense/dense_table.h"
 #include "kernels/dense/dense_tall.h"
 #include "kernels/dense/many_pair.h"
 #include "kernels/dense/norm_fp4.h"
@@ -403,6 +404,13 @@ using NearPair =
 template <class Arch>
 using PairRows =
     moe::RowList<PairOf<Arch, record::Fp8Format, 1>, PairOf<Arch, record::Nvfp4, 2>, NearPair<Arch>>;
+// The rows of eight warps that choose_dense() takes for two and more given tokens.
+template <class Arch, bool AnyRule>
+using TableRowsOf = moe::RowList<DenseTableRow<FewRow<Arch, record::Bf16Format, GivenRows, 1, 8, 1>, AnyRule>,
+                                 DenseTableRow<NearRow<Arch, record::Fp8Format, GivenRows>, AnyRule>,
+                                 DenseTableRow<NearRow<Arch, record::Nvfp4, GivenRows>, AnyRule>>;
+template <class Arch>
+using TableRows = moe::Join<TableRowsOf<Arch, false>, TableRowsOf<Arch, true>>;
 // clang-format on
 
 // clang-format off
@@ -464,7 +472,8 @@ using BiasedRows =
     moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, NormedRows, true>, NearRows<Arch, true>>;
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
-    moe::Join<FewRows<Arch>, ManyRows<Arch>, ManyPairRows<Arch>, TallRows<Arch>, SumRows<Arch>,
+    moe::Join<FewRows<Arch>, TableRows<Arch>, ManyRows<Arch>, ManyPairRows<Arch>, TallRows<Arch>,
+              SumRows<Arch>,
               moe::RowList<NormRow<Arch>, NormPromptRow<Arch>, NormFp4Row<Arch>, QuantizeRowsRow<Arch>>,
               BiasedRows<Arch>>;
 

@@ -9,13 +9,13 @@
 #include "kernels/delta/delta_params.h"
 #include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_params.h"
+#include "kernels/dense/dense_table_params.h"
 #include "kernels/dense/many_pair.h"
 #include "kernels/dense/many_params.h"
 #include "kernels/mla/mla_params.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe_combine/combine_params.h"
 #include "kernels/record/record.h"
-#include "kernels/step/dense_table_params.h"
 
 namespace fourfold::kernels {
 namespace {
@@ -202,7 +202,7 @@ void WorkMachine::note_route(KernelWork& work, const moe_route::RouteParams& par
   // One kernel ranks: choose where there is one, else table.
   const bool chooses = work.kernel == moe_route::kChooseRow;
   const bool ranks =
-      chooses || work.kernel == step::kDenseTable ||
+      chooses || work.kernel == dense::kDenseTable ||
       (work.kernel == moe_route::kTableRow && moe_route::in_one_block(params.tokens, params.experts));
   work.experts = ranks ? params.experts : 0;
   if (chooses) work.other_bytes = kGroupBytes * static_cast<double>(params.stage.groups);
@@ -278,8 +278,8 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     work.format = facts.row.find("fp8") != std::string::npos ? "fp8" : "nvfp4";  // the second one's
     note_dense(work, pair.first, "bf16", 8);
     note_dense(work, pair.second, work.format, 8);
-  } else if (kernel == step::kDenseTable) {
-    const auto& both = as<step::DenseTableParams>(params);
+  } else if (kernel == dense::kDenseTable) {
+    const auto& both = as<dense::DenseTableParams>(params);
     note_route(work, both.route);
     note_dense(work, both.dense, facts.format, facts.n);
   } else if (kernel == "dense_many" || kernel == "dense_tall") {

@@ -6,7 +6,6 @@
 #include "kernels/launch/row.h"
 #include "kernels/step/add_bias.h"
 #include "kernels/step/add_gated.h"
-#include "kernels/step/dense_table.h"
 #include "kernels/step/select_norm.h"
 
 namespace fourfold::step {
@@ -57,7 +56,6 @@ struct AddBiasRow {
 };
 
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows =
-    moe::Join<moe::RowList<SelectNormRow<Arch>, AddGatedRow<Arch>, AddBiasRow<Arch>>, DenseTableRows<Arch>>;
+using Rows = moe::RowList<SelectNormRow<Arch>, AddGatedRow<Arch>, AddBiasRow<Arch>>;
 
 }  // namespace fourfold::step

@@ -6,12 +6,12 @@
 #include "base/format.h"
 #include "kernels/dense/dense_pair.h"
 #include "kernels/dense/dense_params.h"
+#include "kernels/dense/dense_table_params.h"
 #include "kernels/dense/many_pair.h"
 #include "kernels/dense/many_params.h"
 #include "kernels/dense/reference.h"
 #include "kernels/moe_route/launch_route.h"
 #include "kernels/record/pack.h"
-#include "kernels/step/dense_table_params.h"
 #include "kernels/verify/step_dense_setup.h"
 #include "kernels/verify/step_run.h"
 #include "kernels/verify/step_tables.h"
@@ -140,7 +140,7 @@ void prove_dense_table(StepRun& run) {
   DenseSetup setup;
   shape_dense(run, setup);
   fill_setup(run, setup);
-  step::DenseTableParams params{upload_case(run, setup), {}};
+  dense::DenseTableParams params{upload_case(run, setup), {}};
   moe_route::RouteParams& route = params.route;
   route.tokens = setup.tokens;
   route.experts = run.test().large || run.test().variant == 0 ? 256 : 8 + run.below(249);

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "kernels/dense/dense_table_params.h"
 #include "kernels/dense/reference.h"
 #include "kernels/record/pack.h"
-#include "kernels/step/dense_table_params.h"
 
 namespace fourfold::verify {
 namespace {
@@ -16,7 +16,7 @@ constexpr float kUntouched = -77.0f;
 // Of rows that keep K in registers, dense_table's among them (dense/dense_near.h): no waves.
 constexpr int kNearColumns = 8 * moe::kSegmentColumns;
 bool is_near(const StepRun& run) {
-  return run.test().row.kernel == "dense_near" || run.test().row.kernel == step::kDenseTable;
+  return run.test().row.kernel == "dense_near" || run.test().row.kernel == dense::kDenseTable;
 }
 bool norms_tokens(const StepRun& run) { return run.test().row.norms_rows; }
 

@@ -6,8 +6,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "kernels/dense/choose.h"
 #include "kernels/moe/launch_gemm.h"
-#include "kernels/step/dense_table.h"
 #include "kernels/step/step_params.h"
 
 namespace fourfold::backend::cuda {
@@ -234,20 +234,20 @@ bool Multiplier::add_and_norm(const DenseGroup& group, int row_count, const std:
 
 bool Multiplier::with_table(const DenseGroup& group, int row_count, const std::uint16_t* rows,
                             const DenseOutput& out, const moe_route::RouteParams& route) {
-  if (group.matrices.size() != 1 || !step::has_dense_table(row_count, route.experts)) return false;
+  if (group.matrices.size() != 1 || !dense::has_dense_table(row_count, route.experts)) return false;
   const DenseMatrix& matrix = group.matrices.front();
   if (quantises(matrix.input) || matrix.bias != nullptr) return false;
   const std::string row =
-      step::dense_table_row(format_name(matrix.format), moe_route::needs_any_rule(route.rule));
+      dense::dense_table_row(format_name(matrix.format), moe_route::needs_any_rule(route.rule));
   if (!machine_.find(kernels::RowKind::step, row).found()) return false;
   constexpr auto source = dense::TokenSource::rows;
   const dense::DenseForm form = selector_.matrix(matrix, source, row_count);
   // A choice of its own parts them.
-  if (form.many || form.row != step::dense_of_table(matrix.format) ||
+  if (form.many || form.row != dense::dense_of_table(matrix.format) ||
       selector_.is_tuned(matrix, source, row_count))
     return false;
   selector_.together(matrix, source, row_count, row);
-  step::DenseTableParams params{params_of(matrix, row_count, out), route};
+  dense::DenseTableParams params{params_of(matrix, row_count, out), route};
   params.dense.tokens = rows;
   // The block of the tables wants an SM of its own.
   machine_.launch(step_row(row), 1 + std::min(form.blocks, machine_.sm_count() - 1), params);

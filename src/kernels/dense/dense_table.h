@@ -8,13 +8,11 @@
 #include <string>
 
 #include "base/macros.h"
-#include "base/weight_format.h"
-#include "kernels/dense/rows.h"
+#include "kernels/dense/dense_table_params.h"
 #include "kernels/launch/row.h"
 #include "kernels/moe_route/few_tables.h"
-#include "kernels/step/dense_table_params.h"
 
-namespace fourfold::step {
+namespace fourfold::dense {
 
 // The machine without the grid's first block.
 template <class Cta>
@@ -41,7 +39,7 @@ struct DenseTableRow {
   static plan::RowFacts facts() {
     plan::RowFacts facts = kernels::step_facts<DenseTableRow>(kDenseTable, "decode", Format::name);
     facts.m = 16 * DenseT::tiles;
-    facts.n = dense::kTokens;
+    facts.n = kTokens;
     facts.k = moe::kSegmentColumns;
     return facts;
   }
@@ -54,27 +52,4 @@ struct DenseTableRow {
   }
 };
 
-// The rows of eight warps that choose_dense() takes for given tokens.
-template <class Arch, bool AnyRule>
-using DenseTableRowsOf =
-    moe::RowList<DenseTableRow<dense::FewRow<Arch, record::Bf16Format, dense::GivenRows, 1, 8, 1>, AnyRule>,
-                 DenseTableRow<dense::NearRow<Arch, record::Fp8Format, dense::GivenRows>, AnyRule>,
-                 DenseTableRow<dense::NearRow<Arch, record::Nvfp4, dense::GivenRows>, AnyRule>>;
-template <class Arch>
-using DenseTableRows = moe::Join<DenseTableRowsOf<Arch, false>, DenseTableRowsOf<Arch, true>>;
-
-// The name of the row whose part it takes; empty: of no row.
-inline std::string dense_of_table(WeightFormat format) {
-  using Arch = plan::Sm120;
-  switch (format) {
-    case WeightFormat::bf16:
-      return dense::FewRow<Arch, record::Bf16Format, dense::GivenRows, 1, 8, 1>::name();
-    case WeightFormat::fp8: return dense::NearRow<Arch, record::Fp8Format, dense::GivenRows>::name();
-    case WeightFormat::nvfp4: return dense::NearRow<Arch, record::Nvfp4, dense::GivenRows>::name();
-    case WeightFormat::mxfp4:
-    case WeightFormat::f32: break;
-  }
-  return {};
-}
-
-}  // namespace fourfold::step
+}  // namespace fourfold::dense

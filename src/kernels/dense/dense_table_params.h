@@ -9,7 +9,7 @@
 #include "kernels/moe_route/route_params.h"
 #include "kernels/moe_route/route_rule.h"
 
-namespace fourfold::step {
+namespace fourfold::dense {
 
 inline constexpr const char* kDenseTable = "dense_table";
 inline std::string dense_table_row(std::string_view format, bool any_rule) {
@@ -19,7 +19,7 @@ inline std::string dense_table_row(std::string_view format, bool any_rule) {
 
 // Blocks: one more than those of the matrix.
 struct DenseTableParams {
-  dense::DenseParams dense;
+  DenseParams dense;
   moe_route::RouteParams route;
 };
 
@@ -30,4 +30,4 @@ constexpr bool has_dense_table(int tokens, int experts) {
          moe_route::table_threads(tokens, experts) <= kDenseTableThreads;
 }
 
-}  // namespace fourfold::step
+}  // namespace fourfold::dense
