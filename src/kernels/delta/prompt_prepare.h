@@ -178,7 +178,7 @@ struct PromptSystem {
     const float mine = odd ? state : values;
     const float other = cta.shuffle_xor(odd ? values : state, 1);
     // Lane 2n writes columns 2n and 2n + 1 scaled for values, lane 2n + 1 those for the state.
-    std::uint16_t* to = storage.inverse[odd] + column - odd;
+    std::uint16_t* to = storage.inverse(odd) + column - odd;
 #pragma unroll 4
     for (int i = 16 * (warp >> 1); i < 16 * (warp >> 1) + 16; ++i) {
       const float own = i >= column - column % 16
@@ -205,11 +205,11 @@ struct PromptSystem {
       for (int k = 0; k < kBlockRows; k += 16) {
         if (k > column + 31) break;  // T is zero above its diagonal
         std::uint32_t a[4];
-        load_a(cta, storage.value_columns[0], kBlockStride, m, k, a);
+        load_a(cta, storage.value_columns(), kBlockStride, m, k, a);
 #pragma unroll
         for (int n = 0; n < 4; n += 2)
           multiply_pair(cta, sum[n], sum[n + 1], a,
-                        load_b_pair(cta, storage.inverse[0], kBlockStride, column + 8 * n, k));
+                        load_b_pair(cta, storage.inverse(0), kBlockStride, column + 8 * n, k));
       }
 #pragma unroll
       for (int n = 0; n < 4; ++n)
@@ -234,7 +234,7 @@ struct PromptSystem {
       for (int k = 0; k < kBlockRows; k += 16) {
         if (k > m) break;
         std::uint32_t a[4];
-        load_a(cta, storage.inverse[1], kBlockStride, m, k, a);
+        load_a(cta, storage.inverse(1), kBlockStride, m, k, a);
 #pragma unroll
         for (int n = 0; n < tiles; n += 2)
           multiply_pair(cta, sum[n], sum[n + 1], a,

@@ -31,11 +31,13 @@ struct PrepareStorage {
   alignas(16) unsigned char first[larger(2 * kBlockRows * kRowStride, 4 * kBlockRows * kSystemStride)];
   alignas(16) unsigned char second[larger(2 * kBlockRows * kRowStride, 4 * kBlockRows * kSolutionStride)];
   std::uint16_t key_columns[D][kBlockStride];
-  std::uint16_t value_columns[D][kBlockStride];
   // T scaled for the values, and for what the state knows; apart by half the banks, as both are written at
   // once.
   static constexpr int kInverse = kBlockRows * kBlockStride + 32;
-  std::uint16_t inverse[2][kInverse];
+  // Before the values and the inverses of heads: what threads keep of a part's rows until their norms are
+  // known.
+  static constexpr int kKept = larger(D * kBlockRows / (2 * kPrepareThreads), 8);  // pairs a thread
+  alignas(16) unsigned char third[larger(2 * (D * kBlockStride + 2 * kInverse), 8 * kKept * kPrepareThreads)];
   float decay[kValuesPerKeyMax][kBlockRows];  // G
   float beta[kValuesPerKeyMax][kBlockRows];
   alignas(16) float squares[2][2][kBlockRows];  // of queries, keys: sums of halves of a row; then its factor
@@ -44,6 +46,11 @@ struct PrepareStorage {
   FOURFOLD_DEVICE std::uint16_t* keys() { return reinterpret_cast<std::uint16_t*>(second); }
   FOURFOLD_DEVICE float* system() { return reinterpret_cast<float*>(first); }
   FOURFOLD_DEVICE float* solution() { return reinterpret_cast<float*>(second); }
+  FOURFOLD_DEVICE device::F32x4* kept() { return reinterpret_cast<device::F32x4*>(third); }
+  FOURFOLD_DEVICE std::uint16_t* value_columns() { return reinterpret_cast<std::uint16_t*>(third); }
+  FOURFOLD_DEVICE std::uint16_t* inverse(int which) {
+    return value_columns() + D * kBlockStride + which * kInverse;
+  }
 };
 
 template <int D, class Cta>
@@ -75,8 +82,10 @@ struct PromptRows {
 
   FOURFOLD_DEVICE int first_value_head() const { return key_head * params.layout.values_per_key; }
   FOURFOLD_DEVICE int block_begin() const { return place.position - start; }
-  static FOURFOLD_DEVICE int pair_of(int task) { return task % kPairs; }
-  static FOURFOLD_DEVICE int eight_of(int task) { return task / kPairs; }
+  static FOURFOLD_DEVICE int pair_of(int task) { return wrapped(task, kPairs); }
+  static FOURFOLD_DEVICE int eight_of(int task) {
+    return static_cast<int>(static_cast<unsigned>(task) / static_cast<unsigned>(kPairs));
+  }
   FOURFOLD_DEVICE const std::uint16_t* mixed_row(int row) const {
     return static_cast<const std::uint16_t*>(params.mixed.rows) + std::int64_t{row} * params.mixed.stride;
   }
@@ -91,16 +100,13 @@ struct PromptRows {
     return {{low_bf16(bits), high_bf16(bits)}};
   }
 
-  // Eleven of them make eight rows. Those of this step are asked for long before they are used, no decision
-  // between the loads; others count as zero.
+  // Eleven of them make eight rows. Those of this step are asked for before they are needed, all at once;
+  // others count as zero.
   static constexpr int kInputs = 8 + kTaps - 1;
   struct Asked {
     std::uint32_t bits[kInputs];
   };
   FOURFOLD_DEVICE int first_input(int eight) const { return block_begin() + 8 * eight - (kTaps - 1); }
-  FOURFOLD_DEVICE bool are_this_steps(int first) const {
-    return first >= place.sequence_position && first + kInputs <= place.position + place.row_count;
-  }
   FOURFOLD_DEVICE void ask_inputs(int channel, int eight, Asked& asked) const {
     const int first = first_input(eight);
     const auto* from =
@@ -108,16 +114,11 @@ struct PromptRows {
     const auto load = [&](int i) {
       return cta.load(reinterpret_cast<const std::uint32_t*>(from + std::int64_t{i} * params.mixed.stride));
     };
-    if (are_this_steps(first)) {
 #pragma unroll
-      for (int i = 0; i < kInputs; ++i) asked.bits[i] = load(i);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kInputs; ++i) {
-        const int at = first + i;
-        asked.bits[i] = 0;
-        if (at >= place.sequence_position && at < place.position + place.row_count) asked.bits[i] = load(i);
-      }
+    for (int i = 0; i < kInputs; ++i) {
+      const int at = first + i;
+      asked.bits[i] = 0;
+      if (at >= place.sequence_position && at < place.position + place.row_count) asked.bits[i] = load(i);
     }
   }
 
@@ -129,7 +130,7 @@ struct PromptRows {
     Taps taps;
 #pragma unroll
     for (int c = 0; c < 2; ++c)
-      taps.of[c] = cta.load_stream(as_floats<kTaps>(params.weights.taps + kTaps * (channel + c)));
+      taps.of[c] = cta.load(as_floats<kTaps>(params.weights.taps + kTaps * (channel + c)));
     return taps;
   }
 
@@ -150,7 +151,6 @@ struct PromptRows {
       out.v[r][0] = row.v[0];
       out.v[r][1] = row.v[1];
     }
-    if (are_this_steps(first)) return;  // and so is every row
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
       if (is_row(8 * eight + r)) continue;
@@ -220,10 +220,10 @@ struct PromptRows {
           &storage.squares[part][pair_of(task) / kLanes][8 * eight_of(task) + lane / lanes_a_row], sum);
   }
 
-  // What a row is multiplied with, a thread to a row of queries or keys; in the place of its sum.
-  FOURFOLD_DEVICE void make_factors() const {
-    const int part = cta.thread() / kBlockRows, row = cta.thread() % kBlockRows;
-    if (part >= 2) return;
+  // What a row is multiplied with, a thread to a row; in the place of its sum.
+  FOURFOLD_DEVICE void make_factors(int part) const {
+    const int row = cta.thread();
+    if (row >= kBlockRows) return;
     float square = cta.load_shared(&storage.squares[part][0][row]);
     if constexpr (kPairs > 32) square = Cta::add(square, cta.load_shared(&storage.squares[part][1][row]));
     cta.store_shared(&storage.squares[part][0][row],
@@ -279,59 +279,82 @@ struct PromptRows {
   FOURFOLD_DEVICE int part_channel(int part) const {
     return part * params.layout.key_dim + key_head * D + 2 * pair_of(cta.thread());
   }
-  FOURFOLD_DEVICE void ask_turn(int part, int turn, Asked& asked) const {
-    const int task = turn * kPrepareThreads + cta.thread();
-    if (is_task(task)) ask_inputs(part_channel(part), eight_of(task), asked);
+  // A turn's results wait in shared memory, each thread's its own.
+  FOURFOLD_DEVICE device::F32x4* kept(int turn, int two) const {
+    return storage.kept() + (4 * turn + two) * kPrepareThreads + cta.thread();
   }
-  FOURFOLD_DEVICE void make_turn(int part, int turn, const Asked& asked, const Taps& taps, Pair& pair) const {
-    const int task = turn * kPrepareThreads + cta.thread();
-    if (!is_task(task)) return;
-    convolve_pair(part_channel(part), eight_of(task), asked, taps, pair);
-    sum_squares(part, task, pair);
-  }
-  FOURFOLD_DEVICE void store_part(int part, Pair (&pairs)[kTurns]) const {
-    const std::int64_t tile = std::int64_t{chunk} * params.layout.key_heads + key_head;
+  FOURFOLD_DEVICE void keep_pair(int turn, const Pair& pair) const {
 #pragma unroll
+    for (int i = 0; i < 4; ++i)
+      cta.store_shared(kept(turn, i), device::F32x4{{pair.v[2 * i][0], pair.v[2 * i][1], pair.v[2 * i + 1][0],
+                                                     pair.v[2 * i + 1][1]}});
+  }
+  FOURFOLD_DEVICE Pair kept_pair(int turn) const {
+    Pair pair;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto two = cta.load_shared(kept(turn, i));
+      pair.v[2 * i][0] = two.v[0];
+      pair.v[2 * i][1] = two.v[1];
+      pair.v[2 * i + 1][0] = two.v[2];
+      pair.v[2 * i + 1][1] = two.v[3];
+    }
+    return pair;
+  }
+  FOURFOLD_DEVICE void store_part(int part) const {
+    const std::int64_t tile = std::int64_t{chunk} * params.layout.key_heads + key_head;
+#pragma unroll 1
     for (int turn = 0; turn < kTurns; ++turn) {
       const int task = turn * kPrepareThreads + cta.thread();
-      if (!is_task(task)) continue;
-      normalize(part, task, pairs[turn]);
+      if (!is_task(task)) break;
+      Pair pair = kept_pair(turn);
+      normalize(part, task, pair);
       if (part == 0) {
-        store_rows(task, pairs[turn], storage.queries(), params.work.queries + tile * row_tile(D));
+        store_rows(task, pair, storage.queries(), params.work.queries + tile * row_tile(D));
       } else {
-        take_old_rows(slot.key(key_head, block_begin()), eight_of(task), pair_of(task), pairs[turn]);
-        store_rows(task, pairs[turn], storage.keys(), nullptr);
-        store_columns(task, pairs[turn], storage.key_columns[0],
-                      params.work.key_columns + tile * column_tile(D));
+        take_old_rows(slot.key(key_head, block_begin()), eight_of(task), pair_of(task), pair);
+        store_rows(task, pair, storage.keys(), nullptr);
+        store_columns(task, pair, storage.key_columns[0], params.work.key_columns + tile * column_tile(D));
       }
     }
   }
 
-  // Queries, keys and the gates of all value heads. What the keys are made of is on its way while the queries
-  // are computed.
+  // Queries, keys and the gates of all value heads. Loops, not straight code: a block runs it once, and would
+  // wait for its instructions. The inputs of a turn are on their way while the one before it is computed.
   FOURFOLD_DEVICE void make_rows() const {
-    Asked asked[kTurns];
-    Pair pairs[2][kTurns];
-    Taps taps = load_taps(part_channel(0));
-#pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) ask_turn(0, turn, asked[turn]);
-    make_logits();
-    const Taps next = load_taps(part_channel(1));
-#pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-      make_turn(0, turn, asked[turn], taps, pairs[0][turn]);
-      ask_turn(1, turn, asked[turn]);
+    Asked asked{};
+    Taps taps{};
+#pragma unroll 1
+    for (int i = -1; i < 2 * kTurns; ++i) {
+      const Asked own = asked;
+      const Taps own_taps = taps;
+      if (const int next = i + 1; next < 2 * kTurns) {
+        const int task = next % kTurns * kPrepareThreads + cta.thread();
+        taps = load_taps(part_channel(next / kTurns));
+        if (is_task(task)) ask_inputs(part_channel(next / kTurns), eight_of(task), asked);
+      }
+      if (i < 0) {
+        make_logits();
+        continue;
+      }
+      const int part = i / kTurns, turn = i % kTurns, task = turn * kPrepareThreads + cta.thread();
+      if (is_task(task)) {
+        Pair pair;
+        convolve_pair(part_channel(part), eight_of(task), own, own_taps, pair);
+        sum_squares(part, task, pair);
+        keep_pair(turn, pair);
+      }
+      if (turn == kTurns - 1) finish_part(part);
     }
-#pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) make_turn(1, turn, asked[turn], next, pairs[1][turn]);
-    cta.sync_block();  // the rows' sums and logits
-    make_factors();
-    const int which = kPrepareWarps - 1 - cta.warp();  // the last warps: the first ones make the factors
-    if (which < params.layout.values_per_key) make_gates(which);
-    cta.sync_block();
-    store_part(0, pairs[0]);
-    store_part(1, pairs[1]);
     cta.sync_block();  // the tiles are there
+  }
+  FOURFOLD_DEVICE void finish_part(int part) const {
+    cta.sync_block();  // the rows' sums, and the logits
+    make_factors(part);
+    const int which = kPrepareWarps - 1 - cta.warp();  // the last warps: the first ones make the factors
+    if (part == 0 && which < params.layout.values_per_key) make_gates(which);
+    cta.sync_block();
+    store_part(part);
   }
 
   // Of old rows the deltas: what the system's solution has in their place. By the warps that do not solve it.
@@ -340,17 +363,17 @@ struct PromptRows {
     static_assert(threads % kPairs == 0);
     const int thread = cta.thread() - 32 * kSolveWarps;
     const int channel = 2 * params.layout.key_dim + head * D + 2 * pair_of(thread);
-    const Taps taps = load_taps(channel);
-    Asked asked;
-    ask_inputs(channel, eight_of(thread), asked);
+    Asked asked{};
 #pragma unroll 1
-    for (int task = thread; task < kTasks; task += threads) {
+    for (int task = thread - threads; task < kTasks; task += threads) {
       const Asked own = asked;
+      const Taps taps = load_taps(channel);  // again: held, they would spill
       if (task + threads < kTasks) ask_inputs(channel, eight_of(task + threads), asked);
+      if (task < 0) continue;
       Pair pair;
       convolve_pair(channel, eight_of(task), own, taps, pair);
       take_old_rows(slot.delta(head, block_begin()), eight_of(task), pair_of(task), pair);
-      store_columns(task, pair, storage.value_columns[0], nullptr);
+      store_columns(task, pair, storage.value_columns(), nullptr);
     }
   }
 
