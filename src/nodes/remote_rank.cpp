@@ -95,6 +95,13 @@ class RemotePrepared final : public backend::Prepared {
 
   // Stands for the rank at every sum until it is done.
   Answer attend(Link& link) {
+    // Another may have failed before this one had its call, and nobody tells it once more.
+    try {
+      me_.collective->require_all_there(me_.rank);
+    } catch (const RankLost&) {
+      end_call(link);
+      throw;
+    }
     for (;;) {
       const Message message = link.receive();
       if (message.kind == Frame::answer) return Answer::read(message.bytes);
