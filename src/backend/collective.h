@@ -15,6 +15,9 @@
 
 namespace fourfold::backend {
 
+// For RankLost: all are there, and what they meet in has failed.
+inline constexpr int kNoRank = -1;
+
 // A rank failed or stopped coming: what all the others get.
 class RankLost : public Error {
  public:

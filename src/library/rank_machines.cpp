@@ -252,7 +252,13 @@ void join_processes(RankMachines& machines, const std::string& words, const Part
                        std::string_view where, std::span<const float> mine,
                        std::span<float> all) { collective->all_gather(rank, where, 1, mine, all); },
           .require_all_there = [collective, rank] { collective->require_all_there(rank); },
-          .generation = [collective] { return collective->generation(); }});
+          .generation = [collective] { return collective->generation(); },
+          .fail_group =
+              [rank](const std::string& why) {
+                throw backend::RankLost(
+                    backend::kNoRank,
+                    fourfold::format("{} (rank {}); all ranks are there, and begin anew", why, rank));
+              }});
 }
 
 std::shared_ptr<kernels::Machine> open_machine(const std::string& backend, int gpu_index) {

@@ -277,6 +277,7 @@ bool Leader::mend() {
 void Leader::give_up(int rank, const std::string& why) {
   body_->options.collective->give_up(rank, why);
   if (body_->options.meets_elsewhere) body_->tell_all(Frame::give_up);
+  if (rank == backend::kNoRank) return;
   if (rank == 0) return body_->group->end_waits(why);
   if (const std::shared_ptr<Link> link = body_->group->any_link(rank)) link->close(why);
 }

@@ -1,7 +1,9 @@
 #include "nodes/worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -17,7 +19,11 @@ constexpr std::chrono::milliseconds kConnectTime{5000}, kRetryTime{500}, kLastWo
 class LeaderCollective final : public backend::Collective {
  public:
   explicit LeaderCollective(int rank_count) : rank_count_(rank_count) {}
-  void use(std::shared_ptr<Link> link) { link_ = std::move(link), ++generation_; }
+  void use(std::shared_ptr<Link> link) {
+    const std::lock_guard lock(mutex_);
+    link_ = std::move(link);
+    ++generation_;
+  }
   void begin_anew() { ++generation_; }
   // What the next call gathers under this name only the leader reads; empty: nothing is so.
   void leave_to_leader(std::string_view where) { of_leader_ = where; }
@@ -35,7 +41,7 @@ class LeaderCollective final : public backend::Collective {
   }
   // In a step that meets the others without the leader nothing is heard of it but that the step ends.
   void require_all_there(int rank) override {
-    if (link_->next() == Frame::give_up) throw others_failed(rank);
+    if (link()->next() == Frame::give_up) throw others_failed(rank);
   }
   std::uint64_t generation() const override { return generation_; }
   // There is one rank here, and the leader sees when it goes.
@@ -46,10 +52,17 @@ class LeaderCollective final : public backend::Collective {
   static backend::RankLost others_failed(int rank) {
     return {rank, "another rank failed, and the step ends"};
   }
+  // Whoever watches over a step of NCCL's asks from a thread of its own, also when the leader is lost.
+  std::shared_ptr<Link> link() const {
+    const std::lock_guard lock(mutex_);
+    if (link_ == nullptr) throw LinkLost("there is no connection to the leader");
+    return link_;
+  }
   void ask(int rank, const PartHead& head, std::span<const float> in, std::span<float> out) {
-    link_->send(Frame::part, head.bytes(), std::as_bytes(in));
+    const std::shared_ptr<Link> link = this->link();
+    link->send(Frame::part, head.bytes(), std::as_bytes(in));
     if (head.is_last) return;
-    const Message message = link_->receive();
+    const Message message = link->receive();
     if (message.kind == Frame::give_up) throw others_failed(rank);
     if (message.kind != Frame::result || message.bytes.size() != out.size_bytes())
       throw LinkLost(fourfold::format("the leader sent {} bytes for {} at {}", message.bytes.size(),
@@ -58,9 +71,10 @@ class LeaderCollective final : public backend::Collective {
   }
 
   int rank_count_;
+  mutable std::mutex mutex_;  // of the link
   std::shared_ptr<Link> link_;
   std::string of_leader_;
-  std::uint64_t generation_ = 0;
+  std::atomic<std::uint64_t> generation_ = 0;
 };
 
 // The logits of a step that is only run are sampled by the leader; nobody reads those of a worker. In other

@@ -36,5 +36,61 @@ TEST(Leader, RanksThatMeetElsewhereAreToldAndStay) {
       << "it was ready once, and never gone: " << house.said();
 }
 
+// What they meet in has failed, and all are there: the step ends for all, nobody leaves, and the group begins
+// anew at once.
+TEST(Leader, WhatTheRanksMeetInMayFail) {
+  House house(3, {}, 60s, true);
+  house.start_all();
+  house.prepare();
+  const std::vector<float> before = logits_of(*house.prepared, ToyPart::kTellsGeneration);
+  checkpoint::expect_error(Code::device_lost, {"NCCL is out of order"},
+                           [&] { logits_of(*house.prepared, ToyPart::kGroupFails); });
+  wait_until_restored(*house.prepared);
+  const std::vector<float> numbers = logits_of(*house.prepared, ToyPart::kTellsGeneration);
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    EXPECT_NE(numbers[rank * ToyPart::kColumns], before[rank * ToyPart::kColumns]) << rank;
+  EXPECT_EQ(logits_of(*house.prepared, 3), logits_of(*in_one_process(3), 3));
+  EXPECT_EQ(house.said().find("is gone"), std::string::npos) << house.said();
+}
+
+// Whoever looks after a step of NCCL's has a thread of its own, and looks also when the leader has just been
+// lost, or is back.
+TEST(Worker, IsAskedFromAnotherThreadWhileTheLeaderIsLost) {
+  House house(2, {}, 60s, true);
+  Wire& wire = house.add_wire();
+  std::shared_ptr<backend::Collective> collective;
+  std::atomic<bool> is_loaded = false, ends = false;
+  RankModel model = toy_model();
+  const auto load = model.load;
+  model.load = [&](const Settings& settings, std::shared_ptr<backend::Collective> given) {
+    collective = given;
+    is_loaded = true;
+    return load(settings, std::move(given));
+  };
+  house.start(worker_options(wire.address(), 1), model);
+  house.prepare();
+  ASSERT_TRUE(comes_true([&] { return is_loaded.load(); }));
+  std::atomic<int> losses = 0;
+  std::jthread looks([&] {
+    while (!ends) {
+      try {
+        collective->require_all_there(1);
+      } catch (const LinkLost&) {
+        ++losses;
+      } catch (const backend::RankLost&) {
+      }
+    }
+  });
+  for (int round = 0; round < 3; ++round) {
+    wire.cut();
+    ASSERT_TRUE(comes_true([&] { return !house.prepared->away().empty(); }));
+    wait_until_restored(*house.prepared);
+  }
+  ends = true;
+  looks.join();
+  EXPECT_GT(losses, 0);
+  EXPECT_EQ(logits_of(*house.prepared, 3), logits_of(*in_one_process(2), 3));
+}
+
 }  // namespace
 }  // namespace fourfold::nodes

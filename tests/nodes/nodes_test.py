@@ -551,6 +551,53 @@ class GatheredByNccl(Simulated):
         self.assertTrue(any(line.startswith("gather ") and line.endswith(" of type 7 by 1") for line in calls))
         self.assertGreaterEqual(calls.count("abort by 0"), 2)
 
+    def test_a_rank_that_dies_while_the_group_is_made(self):
+        """It never comes to NCCL's meeting, and is killed there: the leader waits no longer, and serves with another."""
+        address = f"127.0.0.1:{free_port()}"
+        server = self.server("--nodes", "by-hand", "--rank-listen", address, "--token-file", str(self.token))
+        os.environ["FAKE_NCCL_NEVER_JOINS"] = "1"
+        try:
+            first = self.rank(address)
+        finally:
+            os.environ.pop("FAKE_NCCL_NEVER_JOINS")
+        server.wait()
+        answers = []
+        body = {"prompt": "one two", "max_tokens": 4, "model": "default"}
+        thread = threading.Thread(target=lambda: answers.append(server.ask("/v1/completions", body, timeout=300)))
+        thread.start()
+        wait_until(lambda: self.calls.exists() and "init 1 of 2" in self.calls.read_text(), 60, "it comes to the meeting")
+        time.sleep(0.5)
+        begin = time.monotonic()
+        first.send(signal.SIGKILL)
+        thread.join(60)
+        self.assertLess(time.monotonic() - begin, 2 * NOTICED_S)
+        self.assertEqual(answers[0][0], 503, answers)
+        self.assertIn("rank 1 of 2 was lost", answers[0][1]["error"]["message"])
+        self.rank(address)
+        server.wait()
+        self.assertEqual(len(self.answer(server)), 2)
+        self.assertEqual(server.end(), 0)
+
+    def test_an_error_of_nccls_that_no_lost_rank_explains(self):
+        """The request fails with NCCL's words; both processes live, and serve the next with another group."""
+        fails = self.folder / "fails"
+        os.environ["FAKE_NCCL_FAILS"] = str(fails)
+        self.addCleanup(os.environ.pop, "FAKE_NCCL_FAILS", None)
+        address = f"127.0.0.1:{free_port()}"
+        server = self.server("--nodes", "by-hand", "--rank-listen", address, "--token-file", str(self.token))
+        rank = self.rank(address)
+        server.wait()
+        wanted = self.answer(server)
+        fails.write_text("")
+        status, said = server.ask("/v1/completions", {"prompt": "one two", "max_tokens": 4, "model": "default"}, timeout=300)
+        self.assertEqual(status, 503, said)
+        self.assertIn("NCCL, gathering the ranks' parts: unhandled system error (2)", said["error"]["message"])
+        server.wait()
+        self.assertEqual(self.answer(server), wanted)
+        self.assertEqual([self.calls.read_text().count(f"init {number} of 2") for number in (0, 1)], [2, 2])
+        self.assertEqual(server.end(), 0)
+        self.assertEqual(rank.process.wait(20), 0, rank.text())
+
     def test_what_cannot_be(self):
         def refused(words, **more):
             done = subprocess.run([PROGRAM, "serve", self.model, "--port", "0", *words], capture_output=True, text=True,

@@ -97,6 +97,8 @@ class ToyPart final : public backend::Prepared {
   static constexpr std::size_t kColumns = 500;
   // Tokens of a step that meets the others without the collective, and of one that has its number for logits.
   static constexpr std::int32_t kWaitsElsewhere = 777, kTellsGeneration = 778;
+  // And of one in which what the ranks meet in fails rank 0, while the others wait.
+  static constexpr std::int32_t kGroupFails = 779;
   ToyPart(backend::PartOf part, const backend::Capacity& capacity,
           std::shared_ptr<backend::Collective> collective)
       : capacity_(capacity), collective_(std::move(collective)) {
@@ -118,7 +120,9 @@ class ToyPart final : public backend::Prepared {
     if (batch.tokens.front() < 0) fail(Code::invalid_request, "token {}", batch.tokens.front());
     if (batch.tokens.front() == 666 && program_.part.rank == 1) throw std::runtime_error("the toy broke");
     const int rank = program_.part.rank;
-    while (batch.tokens.front() == kWaitsElsewhere) {
+    if (batch.tokens.front() == kGroupFails && rank == 0)
+      throw backend::RankLost(backend::kNoRank, "NCCL is out of order");
+    while (batch.tokens.front() == kWaitsElsewhere || batch.tokens.front() == kGroupFails) {
       collective_->require_all_there(rank);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }

@@ -97,6 +97,7 @@ struct RankThreads::Shared {
 
   // Whoever waited in vain for a rank that had refused its work knows less than that rank does.
   Lost heard(const Lost& failure) const {
+    if (failure.rank == kNoRank) return failure;
     const Member& named = ranks.at(static_cast<std::size_t>(failure.rank));
     return !named.busy && refusal(named.thrown) ? told_by(failure.rank, rank_count(), named.thrown) : failure;
   }
@@ -135,7 +136,11 @@ struct RankThreads::Shared {
     using Clock = std::chrono::steady_clock;
     constexpr Clock::time_point never{};
     Clock::time_point deadline = never;
-    while (!all_back()) {
+    while (!all_back() || is_telling) {
+      if (is_telling) {  // whoever hears of a failure finds that all have been told
+        ends.wait(lock);
+        continue;
+      }
       // While it is loaded a model may take its time, and a loader that was left behind would read what is
       // gone.
       if (hurry == Hurry::none) {

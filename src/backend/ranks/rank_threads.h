@@ -33,7 +33,7 @@ class RankThreads {
   void require_all_there() const;
   // As if this rank had thrown it, for whoever finds out otherwise. Throws RankLost.
   [[noreturn]] void fail_rank(int rank, const std::string& why);
-  // Which rank has failed; -1: none.
+  // Which rank has failed; kNoRank: none, or none alone.
   int lost_rank() const;
   // Whether no rank is still in a job, of those that are left behind one may be; and whether give_up has
   // returned: told later, it would end a step of ranks that have begun anew.

@@ -11,8 +11,9 @@ namespace fourfold::all_reduce {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{20};
-// Whoever notices a lost rank has this long (nodes/link.h has five seconds) until NCCL's own error counts.
-constexpr std::chrono::seconds kHeard{6};
+// Calls of NCCL's on their way, with our kernels between them. A driver's queue has room for about a thousand
+// launches: one that waited for room inside of NCCL would keep everybody else from ending the group.
+constexpr int kCallsMost = 16;
 
 }  // namespace
 
@@ -59,8 +60,9 @@ void NcclExchange::begin_work() {
 }
 
 void NcclExchange::end_work() {
-  const std::lock_guard lock(watch_mutex_);
+  std::unique_lock lock(watch_mutex_);
   is_working_ = false;
+  news_.wait(lock, [&] { return !is_looking_; });
 }
 
 void NcclExchange::rethrow_failure() const {
@@ -83,9 +85,11 @@ void NcclExchange::begin_anew() {
   generation_ = rendezvous_.generation();
   reset(mine_.rank);
   epoch_ = 1;
+  calls_ = 0;
   {
     const std::lock_guard lock(watch_mutex_);
     failure_ = nullptr;
+    unwell_since_.reset();
   }
   // Rank 0's id counts. As numbers that nobody computes with: bits are carried as they are.
   NcclMember::Id id{};
@@ -95,7 +99,35 @@ void NcclExchange::begin_anew() {
   std::memcpy(part.data(), id.data(), sizeof id);
   rendezvous_.carry("the id of NCCL's group", part, all);
   std::memcpy(id.data(), all.data(), sizeof id);
-  member_->connect(id, mine_.rank, mine_.ranks);
+  connect(id);
+}
+
+// What NCCL says when a rank has gone is mostly its echo, so others are asked for a while.
+void NcclExchange::connect(const NcclMember::Id& id) {
+  try {
+    return member_->connect(id, mine_.rank, mine_.ranks,
+                            {.patience = mine_.connecting, .look = rendezvous_.require_all_there});
+  } catch (...) {
+    const std::exception_ptr own = std::current_exception();
+    for (const auto until = std::chrono::steady_clock::now() + mine_.heard;
+         std::chrono::steady_clock::now() < until; std::this_thread::sleep_for(kLook))
+      rendezvous_.require_all_there();
+    std::rethrow_exception(unexplained(own));
+  }
+}
+
+std::exception_ptr NcclExchange::unexplained(std::exception_ptr own) const {
+  try {
+    std::rethrow_exception(own);
+  } catch (const Error& error) {
+    try {
+      rendezvous_.fail_group(error.what());
+    } catch (...) {
+      return std::current_exception();
+    }
+  } catch (...) {  // nothing that NCCL says
+  }
+  return own;
 }
 
 void NcclExchange::gather_parts(const float* part, std::size_t count) {
@@ -110,6 +142,10 @@ void NcclExchange::gather_parts(const float* part, std::size_t count) {
 
 void NcclExchange::launch_piece(int rank, const std::string& row, const AllReduceParams& params) {
   const std::int64_t quads = static_cast<std::int64_t>(params.rows) * params.columns / 4;
+  if (++calls_ > kCallsMost) {
+    machine_->memory().wait();
+    calls_ = 1;
+  }
   try {
     gather_parts(params.rank[rank].part, static_cast<std::size_t>(quads) * 4);
   } catch (const Error& error) {
@@ -135,11 +171,16 @@ void NcclExchange::launch_piece(int rank, const std::string& row, const AllReduc
   epoch_ = next_epoch(epoch_);
 }
 
-// NCCL's error is mostly the echo of a rank that went, which others know better.
+// NCCL's error is mostly the echo of a rank that went, which others know better. Where nobody does the group
+// ends here: kernels of it would be waited for before a new one is made.
 void NcclExchange::fail_call() {
   const std::exception_ptr own = std::current_exception();
   std::unique_lock lock(watch_mutex_);
-  news_.wait_for(lock, kHeard, [&] { return failure_ != nullptr || ends_; });
+  if (!news_.wait_for(lock, mine_.heard, [&] { return failure_ != nullptr || ends_; })) {
+    lock.unlock();
+    lose(unexplained(own));
+    lock.lock();
+  }
   std::rethrow_exception(failure_ ? failure_ : own);
 }
 
@@ -151,9 +192,12 @@ void NcclExchange::watch() {
       news_.wait(lock, [&] { return ends_ || (is_working_ && !failure_); });
       continue;
     }
+    is_looking_ = true;
     lock.unlock();
     look();
     lock.lock();
+    is_looking_ = false;
+    news_.notify_all();
     news_.wait_for(lock, kLook, [&] { return ends_; });
   }
 }
@@ -171,16 +215,16 @@ void NcclExchange::look() {
   } catch (...) {
     const auto now = std::chrono::steady_clock::now();
     if (!unwell_since_) unwell_since_ = now;
-    if (now - *unwell_since_ < kHeard) return;
+    if (now - *unwell_since_ < mine_.heard) return;
     unwell_since_.reset();
-    lose(std::current_exception());
+    lose(unexplained(std::current_exception()));
   }
 }
 
 void NcclExchange::lose(std::exception_ptr why) {
   {
     const std::lock_guard lock(watch_mutex_);
-    failure_ = std::move(why);
+    if (!failure_) failure_ = std::move(why);
     news_.notify_all();
   }
   member_->leave();

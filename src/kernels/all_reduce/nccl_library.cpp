@@ -8,8 +8,8 @@
 namespace fourfold::all_reduce {
 namespace {
 
-// ncclCommAbort and ncclCommGetAsyncError are there since 2.4; the number has its present form since 2.9.
-constexpr int kVersionLeast = 20900, kVersionMajor = 2;
+// The first with communicators that do not block.
+constexpr int kVersionLeast = 21400, kVersionMajor = 2;
 
 }  // namespace
 
@@ -33,11 +33,11 @@ NcclLibrary::NcclLibrary(const std::string& file, const std::string& hint) : fil
   if (number < kVersionLeast || number / 10000 != kVersionMajor)
     fail_with_hint(
         Code::unsupported_op, hint,
-        "{} calls itself NCCL {}; 2.9 and newer ones of major version 2 can be used (20900 to 29999)", file,
+        "{} calls itself NCCL {}; 2.14 and newer ones of major version 2 can be used (21400 to 29999)", file,
         number);
   version_ = format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
   find("ncclGetUniqueId", get_unique_id);
-  find("ncclCommInitRank", comm_init_rank);
+  find("ncclCommInitRankConfig", comm_init_rank_config);
   find("ncclCommInitAll", comm_init_all);
   find("ncclCommDestroy", comm_destroy);
   find("ncclCommAbort", comm_abort);

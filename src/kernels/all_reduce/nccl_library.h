@@ -12,6 +12,15 @@ struct NcclUniqueId {
   char bytes[128];
 };
 
+// ncclConfig_t as it was when it came, in 2.14: newer libraries read what it has, by its size and version,
+// and take their defaults for the rest.
+struct NcclConfig {
+  std::size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+};
+
 // As nccl.h has them since version 2.0.
 inline constexpr int kNcclSuccess = 0, kNcclInProgress = 7;
 inline constexpr int kNcclFloat32 = 7, kNcclSum = 0;
@@ -29,7 +38,8 @@ class NcclLibrary {
 
   // comm, ranks: ncclComm_t; stream: cudaStream_t.
   int (*get_unique_id)(NcclUniqueId* id) = nullptr;
-  int (*comm_init_rank)(void** comm, int count, NcclUniqueId id, int rank) = nullptr;
+  int (*comm_init_rank_config)(void** comm, int count, NcclUniqueId id, int rank,
+                               NcclConfig* config) = nullptr;
   int (*comm_init_all)(void** ranks, int count, const int* devices) = nullptr;
   int (*comm_destroy)(void* comm) = nullptr;
   int (*comm_abort)(void* comm) = nullptr;

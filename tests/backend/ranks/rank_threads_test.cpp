@@ -72,7 +72,7 @@ TEST(RankThreads, AFailureIsForgottenWhenAllAreBack) {
 // of the new group.
 TEST(RankThreads, NobodyBeginsAnewWhileOthersAreStillTold) {
   const auto door = std::make_shared<Door>();
-  std::atomic<bool> tells = false;
+  std::atomic<bool> tells = false, is_known = false;
   RankThreads threads(2,
                       {.patience = std::chrono::seconds(60),
                        .give_up =
@@ -81,15 +81,32 @@ TEST(RankThreads, NobodyBeginsAnewWhileOthersAreStillTold) {
                              door->pass();
                            }},
                       nullptr);
-  thrown_by(threads, Hurry::patience, [](int rank) {
-    if (rank == 1) throw std::runtime_error("out of paper");
+  std::jthread runs([&] {
+    thrown_by(threads, Hurry::patience, [](int rank) {
+      if (rank == 1) throw std::runtime_error("out of paper");
+    });
+    is_known = true;
   });
   while (!tells) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(is_known);
   EXPECT_FALSE(threads.all_back());
   door->open();
-  for (int i = 0; i < 1000 && !threads.all_back(); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  runs.join();
   ASSERT_TRUE(threads.all_back());
+  threads.mend();
+  threads.run(Hurry::patience, [](int) {});
+}
+
+// What they meet in has failed: nobody is to blame, and all can begin anew.
+TEST(RankThreads, WhatNoRankAloneHasFailedIsForgotten) {
+  RankThreads threads(2, {}, nullptr);
+  EXPECT_EQ(thrown_by(threads, Hurry::patience,
+                      [](int rank) {
+                        if (rank == 0) throw RankLost(kNoRank, "the network is broken");
+                      }),
+            std::pair(Code::device_lost, std::string("the network is broken")));
+  EXPECT_EQ(threads.lost_rank(), kNoRank);
   threads.mend();
   threads.run(Hurry::patience, [](int) {});
 }

@@ -40,7 +40,7 @@ TEST(NcclLibrary, SaysWhyItCannotBeUsed) {
   EXPECT_NE(missing.find("Do this instead."), std::string::npos) << missing;
   const std::string other = why_not_opened("libc.so.6");
   EXPECT_NE(other.find("libc.so.6 has no ncclGetVersion"), std::string::npos) << other;
-  for (const char* version : {"2804", "20899", "30100"}) {
+  for (const char* version : {"2804", "21399", "30100"}) {
     setenv("FAKE_NCCL_VERSION", version, 1);
     const std::string refused = why_not_opened(FOURFOLD_FAKE_NCCL);
     unsetenv("FAKE_NCCL_VERSION");
