@@ -51,6 +51,22 @@ TEST(MessagesExchange, Tools) {
   EXPECT_EQ(text_at(cut, "content.2"), "(missing)");
 }
 
+// Anthropic has none of these; where they stand they are served, as in every other request, or refused.
+TEST(MessagesExchange, HowTokensAreDrawnMayBeSaidAsElsewhere) {
+  const auto exchange = make_exchange(
+      kRoute, with(R"("logit_bias": {"7": -5.5}, "min_p": 0.25, "seed": 3, "repetition_penalty": 1.5)"),
+      test_model());
+  const auto submissions = exchange->submissions();
+  ASSERT_EQ(submissions.size(), 1u);
+  const sample::Params& params = submissions[0].request.params;
+  ASSERT_EQ(params.logit_bias.size(), 1u);
+  EXPECT_EQ(params.logit_bias[0].id, 7);
+  EXPECT_EQ(params.logit_bias[0].bias, -5.5);
+  EXPECT_EQ(params.min_p, 0.25);
+  EXPECT_EQ(params.seed, 3u);
+  EXPECT_EQ(params.repetition_penalty, 1.5);
+}
+
 TEST(MessagesExchange, StopSequences) {
   const auto answer =
       parsed(ask(kRoute, with(R"("stop_sequences": ["STOP"])"), {.answer = "a</think>b STOP c"}));
@@ -149,6 +165,7 @@ TEST(MessagesExchange, Refusals) {
       {with(R"("tool_choice": {"type": "any"})"), "there are no tools"},
       {with(R"("max_tokens": 0)"), "the same name"},
       {with(R"("temperature": "hot")"), "temperature is"},
+      {with(R"("logit_bias": {"x": 1})"), "logit_bias names token"},
       {R"({"max_tokens": 9, "thinking": {"type": "sometimes"}, "messages": [{"role": "user", "content": "Hi"}]})",
        "thinking.type"},
   };

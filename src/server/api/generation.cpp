@@ -99,6 +99,7 @@ void read_sampling(Fields& fields, const ServedModel& model, Generation& out) {
   const auto seed = fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
                                    std::numeric_limits<std::int64_t>::max());
   params.seed = seed ? static_cast<std::uint64_t>(*seed) : random_seed();
+  read_bias(fields, model, out);
 }
 
 void read_max_tokens(Fields& fields, std::string_view name, Generation& out) {
@@ -159,7 +160,6 @@ std::vector<text::TokenId> read_ids(const std::vector<Json>& list, const std::st
 Generation read_generation(Fields& fields, const ServedModel& model) {
   Generation out;
   read_sampling(fields, model, out);
-  read_bias(fields, model, out);
   read_stream(fields, out);
   read_stops(fields, "stop", out);
   read_token_fields(fields, model, out);
