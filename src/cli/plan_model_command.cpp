@@ -186,7 +186,8 @@ class MemoryPlanner {
     return out;
   }
   std::vector<backend::MemoryUse> uses(const backend::Capacity& room) const {
-    return plan_memory(model_.program, room, target_.machine(), model_.dense());
+    return plan_memory(model_.program, room, target_.machine(), model_.dense(), {},
+                       options_.nodes > 0 ? all_reduce::Meets::bridged : all_reduce::Meets::here);
   }
   Planned plan() const;
 

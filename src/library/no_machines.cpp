@@ -46,7 +46,7 @@ namespace backend {
 
 std::unique_ptr<Backend> make_gpu_backend(kernels::Machine&, GpuOptions) { refuse(); }
 std::vector<MemoryUse> plan_memory(const Program&, const Capacity&, const kernels::Machine&, DenseWeights,
-                                   const std::shared_ptr<const cuda::Tuning>&) {
+                                   const std::shared_ptr<const cuda::Tuning>&, all_reduce::Meets) {
   refuse();
 }
 std::string StepDecision::text() const { refuse(); }

@@ -72,10 +72,14 @@ engine::Fits memory_for(const backend::Program& program, const EngineSettings& s
   }
   const std::shared_ptr<kernels::Machine> machine = open_machine(options.backend, 0);
   const std::int64_t usable = usable_on_gpu(*machine, options);
-  return [&program, machine, usable,
+  const auto meets = !options.nodes                        ? all_reduce::Meets::here
+                     : options.nodes->collective == "nccl" ? all_reduce::Meets::nccl
+                                                           : all_reduce::Meets::bridged;
+  return [&program, machine, usable, meets,
           dense = parse_dense_weights(options.dense)](const backend::Capacity& capacity) {
     std::int64_t needed = 0;
-    for (const backend::MemoryUse& use : plan_memory(program, capacity, *machine, dense)) needed += use.bytes;
+    for (const backend::MemoryUse& use : plan_memory(program, capacity, *machine, dense, {}, meets))
+      needed += use.bytes;
     return needed <= usable;
   };
 }

@@ -16,6 +16,7 @@
 #include "backend/cuda/step/step_decision.h"
 #include "backend/cuda/step/ways.h"
 #include "backend/cuda/tune/tuning.h"
+#include "kernels/all_reduce/meets.h"
 #include "kernels/launch/machine.h"
 
 namespace fourfold::all_reduce {
@@ -58,10 +59,11 @@ struct GpuOptions {
 std::unique_ptr<Backend> make_gpu_backend(kernels::Machine& machine, GpuOptions options);
 
 // What preparing a program takes of a machine's memory, without reading a weight: weights, KV pages,
-// recurrent states, workspace, rows of a step.
+// recurrent states, workspace, rows of a step; of a part of a program also what its ranks meet in.
 std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
                                    const kernels::Machine& machine, DenseWeights dense = std::nullopt,
-                                   const std::shared_ptr<const cuda::Tuning>& tuning = {});
+                                   const std::shared_ptr<const cuda::Tuning>& tuning = {},
+                                   all_reduce::Meets meets = all_reduce::Meets::here);
 // The first line of that plan by kind: attention, routed experts, ... Their sum is that line.
 std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capacity,
                                     const kernels::Machine& machine, DenseWeights dense = std::nullopt);
@@ -86,7 +88,8 @@ std::vector<std::vector<plan::KernelWork>> step_work(const Program& program, con
 // many bytes; 0 where none fits.
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,
                              std::int64_t bytes, DenseWeights dense = std::nullopt,
-                             const std::shared_ptr<const cuda::Tuning>& tuning = {});
+                             const std::shared_ptr<const cuda::Tuning>& tuning = {},
+                             all_reduce::Meets meets = all_reduce::Meets::here);
 
 // For benches: the main pass of the last run cut into its stages, each alone over all layers, as a graph of
 // its own. Microseconds of a pass; what they write is not to be used.

@@ -53,7 +53,8 @@ void require_memory(const std::vector<MemoryUse>& plan, const Program& program, 
   for (const MemoryUse& use : plan)
     lines += format("{}{} {}", lines.empty() ? "" : ", ", use.what, with_commas(use.bytes));
   const std::int64_t context =
-      largest_context(program, capacity, machine, room.usable, options.load.dense, options.tuning);
+      largest_context(program, capacity, machine, room.usable, options.load.dense, options.tuning,
+                      options.exchange != nullptr ? options.exchange->meets() : all_reduce::Meets::here);
   fail_with_hint(Code::out_of_memory, hint_of(context, capacity.state_slot_count, program),
                  "{} bytes are needed ({}); {} may be used: {} are free, and --memory-fraction {} of {}{}",
                  with_commas(needed), lines, with_commas(room.usable), with_commas(room.free), room.fraction,
@@ -93,7 +94,8 @@ std::vector<MemoryUse> plan_weights(const Program& program, const Capacity& capa
 
 std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capacity,
                                    const kernels::Machine& machine, DenseWeights dense,
-                                   const std::shared_ptr<const cuda::Tuning>& tuning) {
+                                   const std::shared_ptr<const cuda::Tuning>& tuning,
+                                   all_reduce::Meets meets) {
   kernels::CountingMachine counting(machine);
   kernels::CountingMemory& memory = counting.memory();
   kernels::Arena arena(memory);
@@ -119,9 +121,11 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
                               {"workspace", workspace},
                               {"rows of a step", memory.total() - loaded - kept - workspace}};
   if (program.part.count > 1)
-    plan.push_back({"exchange of ranks", all_reduce::Exchange::device_bytes(
-                                             {.ranks = program.part.count}, model.hidden,
-                                             static_cast<int>(capacity.row_count), model.head.matrix.width)});
+    plan.push_back(
+        {"exchange of ranks", all_reduce::meeting_bytes(meets, {.ranks = program.part.count,
+                                                                .columns = model.hidden,
+                                                                .rows = static_cast<int>(capacity.row_count),
+                                                                .gathered = model.head.matrix.width})});
   if (windows > 0) {
     plan.emplace_back().bytes = windows;
     plan.back().what = "KV pages of windows";
@@ -135,11 +139,11 @@ std::vector<MemoryUse> plan_memory(const Program& program, const Capacity& capac
 
 std::int64_t largest_context(const Program& program, Capacity capacity, const kernels::Machine& machine,
                              std::int64_t bytes, DenseWeights dense,
-                             const std::shared_ptr<const cuda::Tuning>& tuning) {
+                             const std::shared_ptr<const cuda::Tuning>& tuning, all_reduce::Meets meets) {
   const std::int64_t sequences = std::max<std::int64_t>(capacity.state_slot_count, 1);
   const auto fits = [&](std::int64_t pages) {  // of a sequence
     capacity.page_count = sequences * pages;
-    return cuda::total_of(plan_memory(program, capacity, machine, dense, tuning)) <= bytes;
+    return cuda::total_of(plan_memory(program, capacity, machine, dense, tuning, meets)) <= bytes;
   };
   const std::int64_t most = (program.position_limit + step::kPageTokens - 1) / step::kPageTokens;
   return std::min(largest(0, most, fits) * step::kPageTokens, program.position_limit);

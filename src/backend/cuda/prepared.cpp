@@ -161,7 +161,8 @@ DeviceModel PreparedGpu::load() {
     fail(Code::invalid_request, "pages of {} tokens; the GPU backend has pages of {}", capacity_.page_tokens,
          step::kPageTokens);
   const Layers layers = read_layers(program_);
-  memory_ = plan_memory(program_, capacity_, machine_, options_.load.dense, options_.tuning);
+  memory_ = plan_memory(program_, capacity_, machine_, options_.load.dense, options_.tuning,
+                        options_.exchange != nullptr ? options_.exchange->meets() : all_reduce::Meets::here);
   require_memory(memory_, program_, capacity_, machine_, options_);
   WeightLoader loader(machine_, arena_, program_, options_.load, notices_);
   DeviceModel model = load_model(layers, program_, capacity_, loader, arena_, machine_.memory());

@@ -42,6 +42,7 @@ class BridgedExchange final : public Exchange {
 
   void join(int rank, kernels::Machine& machine, int columns, int rows, int gathered) override;
   void name_places(std::vector<std::string> names) override { names_ = std::move(names); }
+  Meets meets() const override { return Meets::bridged; }
   bool is_carried() const override { return true; }
   void begin_work() override;
   void end_work() override { is_working_ = false; }

@@ -137,6 +137,12 @@ std::int64_t Exchange::device_bytes(const ExchangeOptions& options, int columns,
   return 2 * options.ranks * total * std::int64_t{sizeof(device::F32x4)};
 }
 
+std::int64_t Exchange::host_piece_bytes(const ExchangeOptions& options, int columns, int rows, int gathered) {
+  Exchange sizes(options);
+  sizes.columns_ = columns, sizes.rows_ = rows, sizes.gathered_ = gathered;
+  return sizes.capacity_for(Way::host) * std::int64_t{sizeof(device::F32x4)};
+}
+
 // Quads of a source's place. The same in every call, whatever its size: halves must not overlap.
 std::int64_t Exchange::capacity_for(Way way) const {
   if (way == Way::two_shot) return slice_quads(std::min(rows_, kTwoShotRows), columns_, options_.ranks);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/all_reduce/all_reduce_params.h"
+#include "kernels/all_reduce/meets.h"
 #include "kernels/all_reduce/ways.h"
 #include "kernels/launch/machine.h"
 
@@ -45,6 +46,9 @@ class Exchange {
   virtual void join(int rank, kernels::Machine& machine, int columns, int rows, int gathered = 0);
   // Bytes of device memory that join takes.
   static std::int64_t device_bytes(const ExchangeOptions& options, int columns, int rows, int gathered);
+  // Of one rank's part of a call that does not go by the GPUs' own memory.
+  static std::int64_t host_piece_bytes(const ExchangeOptions& options, int columns, int rows, int gathered);
+  virtual Meets meets() const { return Meets::here; }
 
   Way way_for(int rows) const;
   // x += the sum of all ranks' parts, in the order of ranks; part is zero behind it. Asynchronous. place: the

@@ -59,6 +59,7 @@ class NcclExchange final : public Exchange {
   ~NcclExchange() override;
 
   void join(int rank, kernels::Machine& machine, int columns, int rows, int gathered) override;
+  Meets meets() const override { return Meets::nccl; }
   bool is_carried() const override { return true; }
   void begin_work() override;
   void end_work() override;  // also waits until nobody looks any more: what failed is known then

@@ -112,6 +112,17 @@ Steps wanted_steps(const Golden& golden) {
   return run_steps(*backend::prepare_sim(golden, all, kRoom));
 }
 
+// What they meet in is the mailbox, not the buffers of GPUs that write into each other's memory: a place for
+// the 16 rows of each rank, twice.
+TEST(BridgedRanks, TheMailboxIsPlannedFor) {
+  const Golden golden("bf16");
+  const auto prepared = prepare_apart(golden, backend::make_host_collective(kRanks, std::chrono::minutes(1)));
+  const auto use =
+      std::ranges::find(prepared->memory(), "rank 1 exchange of ranks", &backend::MemoryUse::what);
+  ASSERT_NE(use, prepared->memory().end());
+  EXPECT_EQ(use->bytes, 2 * kRanks * kRoom.row_count * prepared->program().hidden_size * 4);
+}
+
 TEST(BridgedRanks, TheBitsOfOneProcessAndOneThatIsLostComesBack) {
   const Golden golden("bf16");
   const Steps wanted = wanted_steps(golden);
