@@ -160,9 +160,14 @@ constexpr int prepare_blocks(int chunk_limit, const Layout& layout) { return chu
 constexpr int scan_blocks(int prompt_limit, const Layout& layout) {
   return prompt_limit * layout.value_dim / 32;
 }
-constexpr int finish_blocks(int chunk_limit, const Layout& layout) { return chunk_limit * layout.key_heads; }
+// The state keeps the rows of the block a sequence ends in and of the one before it, and three inputs of the
+// convolution before them: of so many chunks.
+inline constexpr int kKeptChunks = 3;
+constexpr int finish_blocks(int chunk_limit, int prompt_limit, const Layout& layout) {
+  return chunk_limit * layout.value_heads + kKeptChunks * prompt_limit * layout.key_heads;
+}
 
-// The state keeps the rows of the block a sequence ends in and of the one before it: from this position on.
+// From this position on.
 constexpr int rows_kept_from(int end) { return end < kRowsKept ? 0 : (end / kBlockRows - 1) * kBlockRows; }
 
 }  // namespace fourfold::delta

@@ -1,6 +1,7 @@
-// The last kernel of a prompt's DeltaNet: the gated norm, and what the state keeps of the rows besides the
-// scan's part: keys and the convolution's inputs. They are written here because the first kernel still reads
-// what they replace. A block to a chunk and key head.
+// The last kernel of a prompt's DeltaNet: the gated norm, a block to a chunk and value head; and what the
+// state keeps of the rows besides the scan's part: keys and the convolution's inputs, which blocks of their
+// own write, one to a key head and each of a prompt's last chunks. They are written here because the first
+// kernel still reads what they replace.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,7 @@ struct PromptFinish {
   Cta cta;
   const PromptParams& params;
   ChunkPlace place;
-  int chunk, key_head;
-  SlotState<D> slot;
+  int chunk;
 
   FOURFOLD_DEVICE const std::uint16_t* mixed_row(int row) const {
     return static_cast<const std::uint16_t*>(params.mixed.rows) + std::int64_t{row} * params.mixed.stride;
@@ -45,53 +45,38 @@ struct PromptFinish {
       return {{low_bf16(bits.v[0]), high_bf16(bits.v[0]), low_bf16(bits.v[1]), high_bf16(bits.v[1])}};
   }
 
-  // A warp's rows, head after head.
-  struct Walk {
-    int row, head;
-  };
-  FOURFOLD_DEVICE Walk next(Walk at, int warp) const {
-    at.row += kFinishWarps;
-    return at.row < place.row_count ? at : Walk{warp, at.head + 1};
-  }
   struct Row {
     Values answer;
     Bits gate;
   };
-  FOURFOLD_DEVICE int column(const Walk& at) const {
-    return (key_head * params.layout.values_per_key + at.head) * D + kCount * cta.lane();
-  }
-  FOURFOLD_DEVICE Row load_row(const Walk& at) const {
-    const int row = place.first_row + at.row;
-    return {cta.load(as_floats<kCount>(params.work.answers + std::int64_t{row} * params.layout.value_dim +
-                                       column(at))),
-            cta.load(reinterpret_cast<const Bits*>(mixed_row(row) + params.mixed.z_column + column(at)))};
-  }
-  // A warp to a row of a value head. While two are computed, the next two are on their way.
-  FOURFOLD_DEVICE void norm_rows() const {
-    const int heads = params.layout.values_per_key, warp = cta.warp();
-    if (warp >= place.row_count) return;
+  // A warp to a row of the value head. While two are computed, the next two are on their way.
+  FOURFOLD_DEVICE void norm_rows(int head) const {
+    const int column = head * D + kCount * cta.lane(), warp = cta.warp();
+    const auto load = [&](int at) {
+      const std::int64_t row = place.first_row + at;
+      return Row{cta.load(as_floats<kCount>(params.work.answers + row * params.layout.value_dim + column)),
+                 cta.load(reinterpret_cast<const Bits*>(mixed_row(place.first_row + at) +
+                                                        params.mixed.z_column + column))};
+    };
     const Values weight =
         cta.load_stream(as_floats<kCount>(params.weights.norm_weight + kCount * cta.lane()));
-    Walk at[2] = {{warp, 0}, next({warp, 0}, warp)};
-    Row rows[2];
-    rows[0] = load_row(at[0]);
-    if (at[1].head < heads) rows[1] = load_row(at[1]);
+    Row rows[2] = {};
 #pragma unroll 1
-    while (at[0].head < heads) {
-      const Walk then[2] = {next(at[1], warp), next(next(at[1], warp), warp)};
+    for (int first = warp - 2 * kFinishWarps; first < place.row_count; first += 2 * kFinishWarps) {
       const Row now[2] = {rows[0], rows[1]};
 #pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (then[i].head < heads) rows[i] = load_row(then[i]);
+      for (int i = 0; i < 2; ++i) {
+        const int at = first + (2 + i) * kFinishWarps;
+        if (at < place.row_count) rows[i] = load(at);
+      }
+      if (first < 0) continue;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        if (at[i].head < heads) {
-          const Values open = opened<Cta>(unpacked(now[i].gate), params.weights.gate_is_sigmoid != 0);
-          store_bf16(
-              cta, params.out + std::int64_t{place.first_row + at[i].row} * params.out_stride + column(at[i]),
-              gated_norm(cta, now[i].answer, open, weight, params.weights.epsilon));
-        }
-        at[i] = then[i];
+        const int at = first + i * kFinishWarps;
+        if (at >= place.row_count) break;
+        const Values open = opened<Cta>(unpacked(now[i].gate), params.weights.gate_is_sigmoid != 0);
+        store_bf16(cta, params.out + std::int64_t{place.first_row + at} * params.out_stride + column,
+                   gated_norm(cta, now[i].answer, open, weight, params.weights.epsilon));
       }
     }
   }
@@ -99,7 +84,8 @@ struct PromptFinish {
   // The convolution's inputs of the key head's channels: queries, keys, values. A thread takes eight channels
   // of a row, kInFlight of them before it writes the first: only the blocks of a sequence's end come here,
   // and one load at a time they took five times as long as the norm of the others.
-  FOURFOLD_DEVICE void keep_inputs() const {
+  FOURFOLD_DEVICE void keep_inputs(int key_head) const {
+    const SlotState<D> slot = slot_of<D>(params.state, params.layout, place.state_slot);
     const int of_row = (2 + params.layout.values_per_key) * (D / 8);
     const int before = rows_kept_from(place.sequence_end) - (kTaps - 1), first = before - place.position;
     const int end = place.row_count * of_row;
@@ -109,7 +95,7 @@ struct PromptFinish {
 #pragma unroll
       for (int b = 0; b < kInFlight; ++b) {
         const int mine = i + b * kFinishThreads < end ? i + b * kFinishThreads : i;
-        const int row = device::quotient<Cta>(mine, of_row), at = channel_of(mine - row * of_row);
+        const int row = device::quotient<Cta>(mine, of_row), at = channel_of(key_head, mine - row * of_row);
         inputs[b] = cta.load(reinterpret_cast<const device::U32x4*>(mixed_row(place.first_row + row) +
                                                                     params.mixed.qkv_column + at));
       }
@@ -117,7 +103,7 @@ struct PromptFinish {
       for (int b = 0; b < kInFlight; ++b) {
         const int mine = Cta::keep(i) + b * kFinishThreads;  // found again: held, they would spill
         if (mine >= end) break;
-        const int row = device::quotient<Cta>(mine, of_row), at = channel_of(mine - row * of_row);
+        const int row = device::quotient<Cta>(mine, of_row), at = channel_of(key_head, mine - row * of_row);
         float* to = slot.conv_input(place.position + row, at);
 #pragma unroll
         for (int half = 0; half < 2; ++half)
@@ -129,7 +115,7 @@ struct PromptFinish {
     }
   }
   // The first channel of an eight of the key head's: of queries, of keys, then of its value heads.
-  FOURFOLD_DEVICE int channel_of(int eight) const {
+  FOURFOLD_DEVICE int channel_of(int key_head, int eight) const {
     const Layout& layout = params.layout;
     const int part = eight / (D / 8), column = 8 * (eight % (D / 8));
     const int first = part < 2 ? part * layout.key_dim + key_head * D
@@ -138,7 +124,8 @@ struct PromptFinish {
   }
 
   // Keys as the scan used them: a thread turns eight rows of a column, of all its columns at once.
-  FOURFOLD_DEVICE void keep_keys() const {
+  FOURFOLD_DEVICE void keep_keys(int key_head) const {
+    const SlotState<D> slot = slot_of<D>(params.state, params.layout, place.state_slot);
     constexpr int turns = 8 * D / kFinishThreads;
     static_assert(turns * kFinishThreads == 8 * D);
     if (place.position < rows_kept_from(place.sequence_end)) return;
@@ -169,17 +156,31 @@ struct PromptFinish {
 
 template <int D, class Cta>
 FOURFOLD_DEVICE void prompt_finish(Cta cta, const PromptParams& params) {
-  const int chunk = cta.block() / params.layout.key_heads, key_head = cta.block() % params.layout.key_heads;
-  // The table of chunks is older than the grid before this one.
-  const ChunkPlace place = load_chunk(cta, params.chunks + chunk);
+  const int key_heads = params.layout.key_heads, value_heads = params.layout.value_heads;
+  const int keeping = kKeptChunks * params.prompt_limit * key_heads;
+  const bool keeps = cta.block() < keeping;
+  // The tables are older than the grid before this one.
+  int chunk = (cta.block() - keeping) / value_heads;
+  bool is_chunk = true;
+  if (keeps) {
+    const int item = cta.block() / key_heads, back = item % kKeptChunks;
+    const auto words = cta.load(reinterpret_cast<const device::U32x4*>(params.prompts + item / kKeptChunks));
+    const int count = static_cast<int>(words.v[1]);
+    is_chunk = back < count;
+    chunk = static_cast<int>(words.v[0]) + count - 1 - back;
+  }
+  ChunkPlace place{};
+  if (is_chunk) place = load_chunk(cta, params.chunks + chunk);
   cta.wait_predecessors();
   cta.release_successors();
   if (place.row_count == 0) return;
-  const PromptFinish<D, Cta> finish{
-      cta, params, place, chunk, key_head, slot_of<D>(params.state, params.layout, place.state_slot)};
-  finish.keep_inputs();
-  finish.keep_keys();
-  finish.norm_rows();
+  const PromptFinish<D, Cta> finish{cta, params, place, chunk};
+  if (keeps) {
+    finish.keep_inputs(cta.block() % key_heads);
+    finish.keep_keys(cta.block() % key_heads);
+  } else {
+    finish.norm_rows((cta.block() - keeping) % value_heads);
+  }
 }
 
 }  // namespace fourfold::delta

@@ -81,7 +81,8 @@ class DeltaLayer {
     const auto row = [&](const char* kernel) { return delta::prompt_row(kernel, layout_.head_dim); };
     run_.launch(row(delta::kPrepareKernel), delta::prepare_blocks(params.chunk_limit, layout_), params);
     run_.launch(row(delta::kScanKernel), delta::scan_blocks(params.prompt_limit, layout_), params);
-    run_.launch(row(delta::kFinishKernel), delta::finish_blocks(params.chunk_limit, layout_), params);
+    run_.launch(row(delta::kFinishKernel),
+                delta::finish_blocks(params.chunk_limit, params.prompt_limit, layout_), params);
     return read_out(step, params.out);
   }
 

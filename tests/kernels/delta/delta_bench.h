@@ -88,7 +88,8 @@ class DeltaBench {
     prompt_stats_.clear();
     run.template operator()<PromptKernel::prepare>(prepare_blocks(params.chunk_limit, layout_));
     run.template operator()<PromptKernel::scan>(scan_blocks(params.prompt_limit, layout_));
-    run.template operator()<PromptKernel::finish>(finish_blocks(params.chunk_limit, layout_));
+    run.template operator()<PromptKernel::finish>(
+        finish_blocks(params.chunk_limit, params.prompt_limit, layout_));
     device_.release(work);
     device_.release(params.chunks);
     device_.release(params.prompts);

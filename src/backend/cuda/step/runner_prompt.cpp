@@ -59,7 +59,7 @@ void Runner::prompt_mix(const DeviceDelta& mixer) {
     };
     launch(delta::kPrepareKernel, delta::prepare_blocks(params.chunk_limit, mixer.layout));
     launch(delta::kScanKernel, delta::scan_blocks(params.prompt_limit, mixer.layout));
-    launch(delta::kFinishKernel, delta::finish_blocks(params.chunk_limit, mixer.layout));
+    launch(delta::kFinishKernel, delta::finish_blocks(params.chunk_limit, params.prompt_limit, mixer.layout));
   }
   if (wants(Stage::delta_out)) prompt_output(mixer.out);
 }
