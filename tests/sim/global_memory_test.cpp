@@ -118,6 +118,78 @@ TEST(GlobalMemory, BlocksOfAGridMayNotTalk) {
   }
 }
 
+// Five blocks leave a row each and count; who comes last reads what all have left. Without the count, or
+// without the barriers of the warp on either side of it, that is a race.
+enum class Without { nothing, count, barrier_before, barrier_after };
+void meet(Device& device, std::uint32_t* counter, std::uint32_t* rows, std::uint32_t* sums, Without without,
+          std::uint64_t seed) {
+  constexpr std::uint32_t kBlocks = 5;
+  LaunchConfig config = config_of(32, 0, seed);
+  config.blocks = kBlocks;
+  launch(device, config, [=](SimCta cta) {
+    cta.store(rows + 32 * cta.block() + cta.lane(), static_cast<std::uint32_t>(cta.block() + 1));
+    if (without != Without::barrier_before) cta.sync_warp();
+    std::uint32_t before = 0;
+    if (cta.lane() == 0)
+      before = without == Without::count ? static_cast<std::uint32_t>(cta.block())
+                                         : cta.count_arrival(counter, kBlocks);
+    before = cta.shuffle(before, 0);
+    if (without != Without::barrier_after) cta.sync_warp();
+    if (before + 1 < kBlocks) return;
+    std::uint32_t sum = 0;
+    for (std::uint32_t block = 0; block < kBlocks; ++block) sum += cta.load(rows + 32 * block + cta.lane());
+    cta.store(sums + cta.lane(), sum);
+  });
+}
+
+TEST(GlobalMemory, WhoCountsLastMayReadWhatTheOthersLeft) {
+  Device device;
+  auto* rows = device.allocate_array<std::uint32_t>(160, "rows");
+  auto* sums = device.allocate_array<std::uint32_t>(32, "sums");
+  auto* counter = device.allocate_array<std::uint32_t>(1, "counter");
+  expect_fault(FaultKind::unwritten_read, [&] { meet(device, counter, rows, sums, Without::nothing, 1); });
+  std::uint32_t zero = 0;
+  device.write_from_host(counter, &zero, 4);
+  for (std::uint64_t seed = 1; seed < 6; ++seed) {  // it is zero again behind each
+    meet(device, counter, rows, sums, Without::nothing, seed);
+    std::vector<std::uint32_t> got(32);
+    device.read_to_host(got.data(), sums, 128);
+    EXPECT_EQ(got, std::vector<std::uint32_t>(32, 15));
+  }
+  for (const Without without : {Without::count, Without::barrier_before, Without::barrier_after}) {
+    Device other;
+    auto* left = other.allocate_array<std::uint32_t>(160, "rows");
+    auto* to = other.allocate_array<std::uint32_t>(32, "sums");
+    auto* count = other.allocate_array<std::uint32_t>(1, "counter");
+    other.write_from_host(count, &zero, 4);
+    const std::vector<std::uint32_t> old(160);
+    other.write_from_host(left, old.data(), 640);
+    expect_fault(FaultKind::race, [&] { meet(other, count, left, to, without, 3); });
+  }
+}
+
+// A counter is counted with, and nothing else, while a grid runs.
+TEST(GlobalMemory, CountersAreOnlyCounted) {
+  for (const bool writes : {false, true}) {
+    Device device;
+    auto* counter = device.allocate_array<std::uint32_t>(1, "counter");
+    std::uint32_t zero = 0;
+    device.write_from_host(counter, &zero, 4);
+    LaunchConfig config = config_of(32);
+    config.blocks = 2;
+    expect_fault(FaultKind::race, [&] {
+      launch(device, config, [=](SimCta cta) {
+        if (cta.lane() > 0) return;
+        cta.count_arrival(counter, 2);
+        if (writes)
+          cta.store(counter, 0u);
+        else
+          cta.load(counter);
+      });
+    });
+  }
+}
+
 TEST(GlobalMemory, ThreadsOfABlockNeedOrderToo) {
   Device device({.memory_bytes = 1 << 20});
   auto* const words = counting_words(device, 64, "words");

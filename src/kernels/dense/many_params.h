@@ -20,6 +20,9 @@ struct ManyParams {
   // [segment][group of eight tokens][strip][tile][lane]: what a lane holds of a tile, partial_bytes() in all.
   // Where K is one segment, dense_many finishes the rows itself; it still needs the memory.
   device::F32x4* partial;
+  // Counters, zero before and after: dense_many for up to 16 tokens adds up itself, each unit by the warp
+  // whose segment comes last, and dense_sum is not launched. [groups][units]; null: the sums are left.
+  std::uint32_t* arrivals;
 };
 
 constexpr int groups_of(int tokens) { return (tokens + kTokens - 1) / kTokens; }
