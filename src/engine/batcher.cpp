@@ -4,8 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "backend/window_pages.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "engine/cache_room.h"
 
 namespace fourfold::engine {
 namespace {
@@ -323,6 +325,8 @@ EngineStatus Batcher::status() const {
   status.pages_used = limits_.page_count - scheduler_->free_pages();
   status.page_tokens = limits_.page_tokens;
   status.pages_cached = scheduler_->idle_pages();
+  status.window_pages = backend::WindowPages::count_of(prepared_.program(), prepared_.capacity());
+  status.window_bytes = window_bytes(prepared_.program(), prepared_.capacity());
   status.shares_prefixes = limits_.anchor_count > 0;
   status.anchors = scheduler_->anchors_used();
   status.anchor_bytes = status.anchors * prepared_.anchor_bytes();

@@ -116,7 +116,9 @@ struct EngineStatus {
   std::int64_t sequence_limit = 0, queue_limit = 0;
   std::int64_t pages_used = 0, page_count = 0, page_tokens = 0;
   std::int64_t pages_cached = 0;  // of the used ones: held by the prefix cache alone
-  bool shares_prefixes = false;   // there is a prefix cache
+  // Of layers that see a window: reserved for all sequences that may run, and the bytes of these in a rank.
+  std::int64_t window_pages = 0, window_bytes = 0;
+  bool shares_prefixes = false;  // there is a prefix cache
   std::int64_t anchors = 0, anchor_bytes = 0, anchor_byte_limit = 0;
   std::int64_t prompt_tokens = 0, cached_tokens = 0, answer_tokens = 0;  // since the start
   std::int64_t prefix_lookups = 0, prefix_hits = 0;

@@ -97,6 +97,9 @@ void write_engine(Writer& w, const engine::EngineStatus& s) {
   w.line("fourfold_pages", "state=\"used\"", d(s.pages_used - s.pages_cached));
   w.line("fourfold_pages", "state=\"cached\"", d(s.pages_cached));
   w.line("fourfold_pages", "state=\"free\"", d(s.page_count - s.pages_used));
+  w.own("fourfold_window_pages", "gauge",
+        "Pages of layers that see a window, reserved for all sequences that may run.", d(s.window_pages));
+  w.own("fourfold_window_bytes", "gauge", "Bytes of these in a rank.", d(s.window_bytes));
   w.own("fourfold_anchor_bytes", "gauge", "Recurrent states kept for prefixes.", d(s.anchor_bytes));
   w.own("fourfold_anchor_bytes_max", "gauge", "And how many there may be.", d(s.anchor_byte_limit));
   w.own("fourfold_sequences_max", "gauge", "Sequences that may run at once.", d(s.sequence_limit));

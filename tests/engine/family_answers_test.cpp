@@ -4,7 +4,9 @@
 #include <map>
 
 #include "backend/cpu/cpu.h"
+#include "backend/window_pages.h"
 #include "engine/batcher.h"
+#include "engine/cache_room.h"
 #include "tests/engine/support.h"
 #include "tests/model/made_models.h"
 
@@ -144,6 +146,11 @@ TEST_P(FamilyAnswers, AreTheSameAfterAPreemptionAndOnAKnownPrefix) {
     batcher.add(i + 1, {.request = requests[i]}, Batcher::Clock::now());
   run();
   EXPECT_GE(batcher.status().preempted, 1);
+  const bool has_windows = std::string_view(GetParam()) == kWindowed;
+  EXPECT_EQ(batcher.status().window_pages,
+            has_windows ? backend::WindowPages::count_of(prepared->program(), prepared->capacity()) : 0);
+  EXPECT_EQ(batcher.status().window_pages > 0, has_windows);
+  EXPECT_EQ(batcher.status().window_bytes, window_bytes(prepared->program(), prepared->capacity()));
   for (const RequestId id : {3, 4}) {  // the second time its first page is there
     batcher.add(id, {.request = again}, Batcher::Clock::now());
     run();

@@ -451,6 +451,8 @@ TEST(Service, StatusAndMetricsAreWellFormed) {
   EXPECT_NE(text.find("route=\"/v1/chat/completions\",status=\"200\"} 1\n"), std::string::npos) << text;
   EXPECT_NE(text.find("vllm:cache_config_info{model_name=\"made/up\",engine=\"0\",block_size=\""),
             std::string::npos);
+  for (const char* line : {"\nfourfold_window_pages 0\n", "\nfourfold_window_bytes 0\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line;
 }
 
 TEST(Service, RoutersReadTheModelAndTheLoad) {
