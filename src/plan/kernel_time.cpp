@@ -50,9 +50,10 @@ constexpr Constant kDelta{"delta rule", 3.6, "us", Evidence::measured, "one bloc
 constexpr Constant kDeltaPair{"delta pair", 5.5, "us", Evidence::measured, "two blocks an SM"};
 constexpr Constant kDeltaRow{"delta row", 7'710, "clocks", Evidence::measured,
                              "each further row of a sequence (the rule of one, by clock stamps)"};
-constexpr Constant kDeltaChunk{"delta chunk", 50, "us", Evidence::measured,
-                               "a wave of chunks prepared or finished"};
-constexpr Constant kDeltaScan{"delta scan", 3.3, "us", Evidence::measured, "a chunk of 64 rows"};
+constexpr Constant kDeltaChunk{"delta chunk", 46.5, "us", Evidence::measured, "a wave of chunks prepared"};
+constexpr Constant kDeltaScan{"delta scan", 1.75, "us", Evidence::measured, "a chunk of 64 rows"};
+constexpr Constant kDeltaNorm{"delta norm", 0.71, "", Evidence::measured,
+                              "share of the memory's rate at which the gated norm takes a prompt's rows"};
 // ---- fitted to the tiles on mma of bench/results/rows-h200-35b.csv, with the stall in chip_rates.cpp ----
 constexpr Constant kTileDecode{"tile decode", 0.44, "", kFitted,
                                "of a visit's instructions, what empty groups of tokens do not save"};
@@ -69,12 +70,12 @@ constexpr Constant kArrival{"arrival", 1.8, "us", Evidence::assumed,
 constexpr Constant kPadding{"padding", 8, "tokens", Evidence::assumed,
                             "wgmma rounds a tile up to 16, so half of that"};
 
-constexpr std::array kAll{kNorm,        kStart,         kSmallStart,   kNormStart, kNormRow,     kRank,
-                          kFewRecord,   kFedRecord,     kFewBf16,      kFewFp8,    kFewNvfp4,    kMany,
-                          kManyToken,   kStream,        kTileFp4,      kTileBf16,  kTileFp8,     kTileToken,
-                          kAttendStart, kSmBoost,       kSmRead,       kRowShare,  kPromptShare, kDelta,
-                          kDeltaPair,   kDeltaRow,      kDeltaChunk,   kDeltaScan, kFewDown,     kPadding,
-                          kTileDecode,  kPromptProduct, kGroupPadding, kArrival};
+constexpr std::array kAll{kNorm,        kStart,      kSmallStart,    kNormStart,    kNormRow,     kRank,
+                          kFewRecord,   kFedRecord,  kFewBf16,       kFewFp8,       kFewNvfp4,    kMany,
+                          kManyToken,   kStream,     kTileFp4,       kTileBf16,     kTileFp8,     kTileToken,
+                          kAttendStart, kSmBoost,    kSmRead,        kRowShare,     kPromptShare, kDelta,
+                          kDeltaPair,   kDeltaRow,   kDeltaChunk,    kDeltaScan,    kDeltaNorm,   kFewDown,
+                          kPadding,     kTileDecode, kPromptProduct, kGroupPadding, kArrival};
 
 constexpr double kProductFlops = 2.0 * 16 * 8 * 16;  // of mma in bf16
 constexpr int kSchedulers = 4;                       // of an SM: each issues one instruction a clock
@@ -185,6 +186,8 @@ class Timer {
     };
     if (work_.kernel == "delta_scan")
       return wait(kSmallStart) + waves(kScanBlocks) * work_.chain * wait(kDeltaScan);
+    if (work_.kernel == "delta_finish")
+      return wait(kSmallStart) + work_.row_bytes / (kDeltaNorm.value * rate());
     if (work_.kernel != "delta_decode") return wait(kSmallStart) + waves(2) * wait(kDeltaChunk);
     const double more = (work_.chain - 1) * kDeltaRow.value / (1e3 * chip_.ghz);
     const bool pairs = 2 * work_.shared_bytes <= chip_.sm_shared_bytes;

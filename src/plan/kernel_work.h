@@ -20,7 +20,7 @@ struct KernelWork {
   double visits = 0;        // records times the tiles of tokens they meet
   double visit_tokens = 0;  // the tokens of all these visits
   double other_bytes = 0;   // recurrent state, keys and values, rows and sums that pass through memory
-  double row_bytes = 0;     // rows beside these, each once: of floors alone (kernel_floor.h)
+  double row_bytes = 0;     // rows beside these, each once: of floors (kernel_floor.h), and delta_finish
   double flops = 0;         // of attention and of DeltaNet's chunks
   int experts = 0;          // that are ranked
   // What follows one after another. Few-token experts: records of the busiest warp. Attention: splits of the
