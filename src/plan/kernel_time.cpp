@@ -65,17 +65,15 @@ constexpr Constant kGroupPadding{"group padding", 4, "tokens", Evidence::assumed
                                  "mma takes tokens in groups of eight, so half of that a tile"};
 constexpr Constant kFewDown{"few down", 0.25, "", Evidence::assumed,
                             "of GEMM2's records wait for GEMM1; the others are in shared memory"};
-constexpr Constant kArrival{"arrival", 1.8, "us", Evidence::assumed,
-                            "of dense_many that adds up itself: a fence, a counter, the sums of a unit"};
 constexpr Constant kPadding{"padding", 8, "tokens", Evidence::assumed,
                             "wgmma rounds a tile up to 16, so half of that"};
 
-constexpr std::array kAll{kNorm,        kStart,      kSmallStart,    kNormStart,    kNormRow,     kRank,
-                          kFewRecord,   kFedRecord,  kFewBf16,       kFewFp8,       kFewNvfp4,    kMany,
-                          kManyToken,   kStream,     kTileFp4,       kTileBf16,     kTileFp8,     kTileToken,
-                          kAttendStart, kSmBoost,    kSmRead,        kRowShare,     kPromptShare, kDelta,
-                          kDeltaPair,   kDeltaRow,   kDeltaChunk,    kDeltaScan,    kDeltaNorm,   kFewDown,
-                          kPadding,     kTileDecode, kPromptProduct, kGroupPadding, kArrival};
+constexpr std::array kAll{kNorm,        kStart,      kSmallStart,    kNormStart,   kNormRow,     kRank,
+                          kFewRecord,   kFedRecord,  kFewBf16,       kFewFp8,      kFewNvfp4,    kMany,
+                          kManyToken,   kStream,     kTileFp4,       kTileBf16,    kTileFp8,     kTileToken,
+                          kAttendStart, kSmBoost,    kSmRead,        kRowShare,    kPromptShare, kDelta,
+                          kDeltaPair,   kDeltaRow,   kDeltaChunk,    kDeltaScan,   kDeltaNorm,   kFewDown,
+                          kPadding,     kTileDecode, kPromptProduct, kGroupPadding};
 
 constexpr double kProductFlops = 2.0 * 16 * 8 * 16;  // of mma in bf16
 constexpr int kSchedulers = 4;                       // of an SM: each issues one instruction a clock
@@ -98,9 +96,8 @@ class Timer {
     // The block of the tables beside the others.
     if (kernel == "dense_table") return std::max(dense_few(), wait(kSmallStart) + ranking());
     if (kernel == "dense_many" || kernel == "dense_many_pair" || kernel == "dense_tall")
-      return wait(kStart) + (work_.other_bytes > 0 ? wait(kArrival) : 0) +
-             side_by_side(
-                 {memory(), issue(work_.visits * kMany.value + work_.visit_tokens * kManyToken.value)});
+      return wait(kStart) + side_by_side({memory(), issue(work_.visits * kMany.value +
+                                                          work_.visit_tokens * kManyToken.value)});
     if (kernel == "moe_stream")
       return wait(kStart) + side_by_side({memory(), issue(work_.visits * kStream.value)});
     if (kernel == "moe_gemm") return tiled();

@@ -170,9 +170,7 @@ bool GlobalMemory::read_word(const GlobalAccessor& who, std::size_t word, unsign
   Record& record = records_[word];
   if (record.write_grid == who.grid) {
     if (record.write_block != who.block) {
-      if ((record.write_bytes & bytes_mask) &&
-          (who.constant || who.async || !has_heard(who, record.write_block, record.write_epoch)))
-          [[unlikely]] {
+      if (record.write_bytes & bytes_mask) [[unlikely]] {
         conflict = {FaultKind::race, address, record.write_grid, record.write_block, 0, record.write_site};
         return false;
       }
@@ -254,72 +252,6 @@ bool GlobalMemory::write_word(const GlobalAccessor& who, std::size_t word, unsig
   record.write_epoch = who.epoch;
   record.write_site = who.site;
   state_[word] = static_cast<std::uint8_t>(state_[word] | bytes_mask);
-  return true;
-}
-
-// Whether what a thread of another block did then comes before what this thread does now.
-bool GlobalMemory::has_heard(const GlobalAccessor& who, std::uint32_t block, Epoch epoch) const {
-  const auto found = heard_.find({who.grid, who.block});
-  if (found == heard_.end()) return false;
-  return std::any_of(found->second.rbegin(), found->second.rend(), [&](const Heard& heard) {
-    return heard.arrival->block == block && who.view.ordered(heard.epoch) &&
-           party_of(epoch) < heard.arrival->happened.size() &&
-           clock_of(epoch) <= heard.arrival->happened[party_of(epoch)];
-  });
-}
-
-bool GlobalMemory::count(const GlobalAccessor& who, void* counter, std::uint32_t total, bool orders,
-                         std::uint32_t& before, GlobalConflict& conflict) {
-  const std::size_t word = offset_of(counter) / 4;
-  if ((state_[word] & 0xFu) != 0xFu) {
-    conflict = {FaultKind::unwritten_read, counter};
-    return false;
-  }
-  Record& record = records_[word];
-  const bool counted = record.write_grid == who.grid && record.write_block == kManyBlocks;
-  if (record.write_grid == who.grid ? !counted : record.write_grid > who.visible) {
-    conflict = {record.write_grid == who.grid ? FaultKind::race : FaultKind::predecessor_race,
-                counter,
-                record.write_grid,
-                record.write_block,
-                0,
-                record.write_site};
-    return false;
-  }
-  if (record.read_grid == who.grid || record.read_grid > who.visible) {
-    conflict = {record.read_grid == who.grid ? FaultKind::race : FaultKind::predecessor_race,
-                counter,
-                record.read_grid,
-                record.read_block,
-                0,
-                record.read_site,
-                false};
-    return false;
-  }
-  // Of no block: whoever else reads or writes it in this grid collides.
-  record.write_grid = who.grid;
-  record.write_block = kManyBlocks;
-  record.write_epoch = who.epoch;
-  record.write_site = who.site;
-  record.write_bytes = 0xF;
-  auto& value = *static_cast<std::uint32_t*>(counter);
-  before = value;
-  value = before + 1 >= total ? 0 : before + 1;
-  Counter& at = counters_[counter];
-  if (at.grid != who.grid) {
-    at = {who.grid, {}};
-    std::erase_if(heard_, [&](const auto& entry) { return entry.first.first <= who.visible; });
-  }
-  if (orders) {
-    auto& heard = heard_[{who.grid, who.block}];
-    for (const auto& arrival : at.arrived) heard.push_back({who.epoch, arrival});
-    auto arrival = std::make_shared<Arrival>();
-    arrival->block = who.block;
-    arrival->happened.assign(who.view.happened, who.view.happened + who.view.threads);
-    arrival->happened[who.view.self] = clock_of(who.epoch);
-    at.arrived.push_back(std::move(arrival));
-  }
-  if (value == 0) at.arrived.clear();
   return true;
 }
 

@@ -8,11 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "sim/clock.h"
 #include "sim/fault.h"
@@ -73,25 +70,8 @@ class GlobalMemory {
   bool contains(const void* start, std::size_t bytes) const;
   bool read(const GlobalAccessor& who, const void* start, std::uint32_t bytes, GlobalConflict& conflict);
   bool write(const GlobalAccessor& who, const void* start, std::uint32_t bytes, GlobalConflict& conflict);
-  // Lane::count_arrival: the only order there is between blocks of a grid. orders: false counts alone.
-  bool count(const GlobalAccessor& who, void* counter, std::uint32_t total, bool orders,
-             std::uint32_t& before, GlobalConflict& conflict);
 
  private:
-  // What a thread that counted had done and knew to be done.
-  struct Arrival {
-    std::uint32_t block;
-    std::vector<std::uint32_t> happened;  // by thread of the block
-  };
-  struct Counter {
-    std::uint32_t grid = 0;
-    std::vector<std::shared_ptr<const Arrival>> arrived;  // since it was zero
-  };
-  // A thread that counted has heard of those that had before it.
-  struct Heard {
-    Epoch epoch;
-    std::shared_ptr<const Arrival> arrival;
-  };
   // Last accesses of 4 bytes. Grid 0 is the host.
   struct Record {
     std::uint32_t write_grid;
@@ -132,7 +112,6 @@ class GlobalMemory {
   void clear_records(std::size_t first_word, std::size_t count);
   bool read_word(const GlobalAccessor& who, std::size_t word, unsigned bytes_mask, GlobalConflict& conflict);
   bool write_word(const GlobalAccessor& who, std::size_t word, unsigned bytes_mask, GlobalConflict& conflict);
-  bool has_heard(const GlobalAccessor& who, std::uint32_t block, Epoch epoch) const;
   bool may_be_stale(const GlobalAccessor& who, std::size_t word, GlobalConflict& conflict) const;
 
   std::size_t capacity_;
@@ -141,8 +120,6 @@ class GlobalMemory {
   Record* records_ = nullptr;                      // per 4 bytes; pages appear when a kernel touches them
   EarlyLine* early_ = nullptr;                     // per line, likewise
   std::map<std::size_t, Allocation> allocations_;  // by offset
-  std::map<const void*, Counter> counters_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<Heard>> heard_;  // by grid and block
 };
 
 }  // namespace fourfold::sim

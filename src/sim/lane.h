@@ -56,10 +56,6 @@ class Lane {
   // reads the value with load_acquire.
   void store_release(void* to, std::uint32_t value, Site at) const;
   std::uint32_t load_acquire(const void* from, Site at) const;
-  // Counts one of the `total` blocks of this grid that meet at a counter, which wraps to zero behind the
-  // last, and says how many came before. What those did, and knew to be done, comes before what this thread
-  // does next.
-  std::uint32_t count_arrival(void* counter, std::uint32_t total, Site at) const;
   // Between two looks at a flag.
   void give_way() const;
   std::uint64_t nanoseconds() const;

@@ -200,20 +200,6 @@ std::uint32_t Lane::load_acquire(const void* from, Site at) const {
   return value;
 }
 
-std::uint32_t Lane::count_arrival(void* counter, std::uint32_t total, Site at) const {
-  const SiteTable::Id site = block_.sites().intern(at);
-  block_.count_step(&thread_, site);
-  block_.check_global(thread_, counter, 4, 4, site, "count_arrival");
-  const bool orders = !block_.skips(site, SyncOp::count_arrival);
-  std::uint32_t before = 0;
-  GlobalConflict conflict;
-  if (!block_.memory().count(block_.accessor(thread_, site), counter, total, orders, before, conflict))
-      [[unlikely]]
-    block_.fault(conflict, &thread_, site, "count_arrival");
-  block_.tick(thread_);  // what it does from here on, those behind it have not heard of
-  return before;
-}
-
 void Lane::give_way() const { block_.give_way(thread_); }
 
 std::uint64_t Lane::nanoseconds() const {

@@ -41,9 +41,7 @@ enum class SyncOp : std::uint8_t {
   wgmma_wait,
   store_release,
   load_acquire,
-  count_arrival,
 };
-inline constexpr SyncOp kLastSyncOp = SyncOp::count_arrival;
 std::string_view name_of(SyncOp op);
 
 // One executed synchronisation: a line of a kernel and what it does there.

@@ -120,10 +120,8 @@ void find_work(Steps& steps, const std::string& shape, const std::string& dense,
   options.ranks = ranks;
   options.max_context = 4096;
   Captured captured;
-  // The lines were measured before pairs of many rows were one launch, and without a sum of their own
-  // (docs/decisions/0042).
-  const auto work =
-      model_step_work(options, steps.rows, captured.console, {.pairs_many = false, .sums_inside = false});
+  // The lines were measured before pairs of many rows were one launch (docs/decisions/0042).
+  const auto work = model_step_work(options, steps.rows, captured.console, {.pairs_many = false});
   for (std::size_t i = 0; i < steps.lines.size(); ++i) {
     for (const std::size_t step : steps.of[i])
       steps.lines[i].work.insert(steps.lines[i].work.end(), work[step].begin(), work[step].end());

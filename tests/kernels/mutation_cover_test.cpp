@@ -89,7 +89,7 @@ std::string text_of(const std::filesystem::path& path) {
 
 // Whether it calls one of the operations that mutations remove.
 bool synchronises(const std::string& source) {
-  for (unsigned op = 0; op <= static_cast<unsigned>(sim::kLastSyncOp); ++op)
+  for (unsigned op = 0; op <= static_cast<unsigned>(SyncOp::load_acquire); ++op)
     for (const char* before : {"cta.", "cta.template "})
       for (const char* after : {"(", "<", "_system("})
         if (source.find(before + std::string(name_of(static_cast<SyncOp>(op))) + after) != std::string::npos)

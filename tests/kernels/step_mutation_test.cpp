@@ -10,15 +10,21 @@
 namespace fourfold::test {
 namespace {
 
+// Rows whose blocks are of two kernels, each with a wait of its own.
+constexpr const char* kOthersWait =
+    "a launch of which no block waits is a fault, and here blocks of the other kernel do; each alone is "
+    "caught at it";
+bool is_of_two_kernels(const plan::RowFacts& row) {
+  return row.kernel == "dense_table" || row.row.ends_with(" near");
+}
+
 const Survivor kSurvivors[] = {
     kReleasesSurvive,
     {SyncOp::wait_predecessors, "decode.h", "cta.wait_predecessors();  // without rows",
      "of a block without rows, which reads nothing: it keeps in order what kernels behind this one may rely "
      "on; whole models on the simulator run such chains"},
-    {SyncOp::wait_predecessors, "", "cta.wait_predecessors();",
-     "a launch of which no block waits is a fault, and here the block of the tables does; dense_few alone is "
-     "caught at it",
-     [](const plan::RowFacts& row) { return row.kernel == "dense_table"; }},
+    {SyncOp::wait_predecessors, "dense_few.h", "cta.wait_predecessors();", kOthersWait, is_of_two_kernels},
+    {SyncOp::wait_predecessors, "dense_near.h", "cta.wait_predecessors();", kOthersWait, is_of_two_kernels},
     {SyncOp::sync_warp, "attend_prompt_wgmma.h", "cta.sync_warp();  // every lane knows",
      "keeps lane 0 from saying `seen` while another lane has not passed its wait for `cleared`: the loader "
      "could complete the next tail's phase, and that lane would wait for a parity that has gone by. For that "

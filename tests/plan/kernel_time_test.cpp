@@ -79,24 +79,6 @@ TEST(KernelTime, EmptyTokensAreLeftOutAndDecodingIsNot) {
   EXPECT_GT(kernel_us(work, h200), 0.4 * full);
 }
 
-// dense_many that adds up itself has its segments to write and read, and no kernel behind it.
-TEST(KernelTime, AddingUpInsideCostsLessThanAKernel) {
-  KernelWork many;
-  many.kernel = "dense_many";
-  many.row = "dense_many 16x16x512 bf16";
-  many.format = "bf16";
-  many.tokens = 16;
-  many.weight_bytes = 5e6;
-  many.blocks = 132;
-  KernelWork sum;
-  sum.kernel = "dense_sum";
-  KernelWork inside = many;
-  inside.other_bytes = sum.other_bytes = 3e5;
-  const ChipRates chip = chip_range(*find_product("h200"))->fast;
-  EXPECT_GT(kernel_us(inside, chip), kernel_us(many, chip));
-  EXPECT_LT(kernel_us(inside, chip), kernel_us(many, chip) + kernel_us(sum, chip));
-}
-
 TEST(KernelTime, EveryConstantSaysWhatItIs) {
   for (const Constant& constant : kernel_constants()) {
     EXPECT_GT(constant.value, 0) << constant.name;

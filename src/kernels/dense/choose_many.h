@@ -24,16 +24,7 @@ struct ManyChoice {
   // block a token; empty where nothing follows or a row is too long for it.
   std::string sum_norm;
   std::size_t workspace_bytes = 0;  // of ManyParams::partial, 16-byte aligned; 0: none
-  // Counters of ManyParams::arrivals, with which it adds up itself and no sum follows; 0: it has no such
-  // code.
-  int arrivals = 0;
 };
-
-// Of several segments.
-template <class Row>
-constexpr int arrivals_of(int rows, int tokens) {
-  return Row::adds_up ? groups_of(tokens) * Row::units_of(rows / record::kRows) : 0;
-}
 
 // Blocks of a row: every block one segment and one part of the tokens, the units dealt out to what is left.
 template <class Row>
@@ -47,7 +38,6 @@ ManyChoice many_choice(int rows, int columns, int tokens, int sm_count) {
     choice.sum = Sum::name();
     choice.sum_blocks =
         std::min((sum_items(strips, tokens) + kSumWarps - 1) / kSumWarps, Sum::blocks_per_sm * sm_count);
-    choice.arrivals = arrivals_of<Row>(rows, tokens);
     if (rows <= kNormColumnsMax)
       choice.sum_norm = SumNormRow<typename Row::Arch, typename Row::Format>::name();
   }
@@ -109,8 +99,6 @@ struct ManyPairChoice {
   int sum_blocks = 0;             // 0: the rows are finished, nothing follows
   std::size_t first_partial = 0;  // bytes of the first matrix's sums; the second's lie behind them
   std::size_t workspace_bytes = 0;
-  // As of ManyChoice; the second's counters lie behind the first's.
-  int first_arrivals = 0, arrivals = 0;
 };
 
 // How many of `shares` the first of two matrices gets: what leaves the block that has most the fewest bytes.
@@ -149,8 +137,6 @@ ManyPairChoice many_pair_choice(int first_rows, int second_rows, int columns, in
   if (segments > 1) {
     using Sum = SumPairRow<typename Pair::Arch, typename First::Format, typename Second::Format>;
     const int items = sum_items(first_strips, tokens) + sum_items(second_strips, tokens);
-    choice.first_arrivals = arrivals_of<First>(first_rows, tokens);
-    choice.arrivals = choice.first_arrivals + arrivals_of<Second>(second_rows, tokens);
     choice.sum = Sum::name();
     choice.sum_blocks = std::min((items + kSumWarps - 1) / kSumWarps, Sum::blocks_per_sm * sm_count);
   }

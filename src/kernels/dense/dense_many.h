@@ -88,56 +88,6 @@ FOURFOLD_DEVICE void store_sums(Cta cta, const ManyParams& params, const ManySha
       }
 }
 
-// Leaves a unit's sums and says whether those of all other segments had been left before: then this warp adds
-// them up. All lanes.
-template <class Row, class Cta>
-FOURFOLD_DEVICE bool leaves_last(Cta cta, const ManyParams& params, const ManyShare& share, int unit,
-                                 int segments, const ManySums<Row>& sum) {
-  store_sums<Row>(cta, params, share, unit, sum);
-  if (!params.arrivals) return false;
-  cta.sync_warp();  // every lane has written its sums
-  std::uint32_t before = 0;
-  if (cta.lane() == 0)
-    before = cta.count_arrival(params.arrivals + share.first_group * Row::units(params.dense) + unit,
-                               static_cast<std::uint32_t>(segments));
-  before = cta.shuffle(before, 0);
-  cta.sync_warp();  // what lane 0 has heard of all lanes may read
-  return before + 1 == static_cast<std::uint32_t>(segments);
-}
-
-// All segments of a unit, added in order. As many loads on their way as there are registers for.
-template <class Row, class Cta>
-FOURFOLD_DEVICE void add_segments(Cta cta, const ManyParams& params, const ManyShare& share, int unit,
-                                  int segments, ManySums<Row>& sum) {
-  constexpr int kAtOnce = 8 / (Row::tiles * Row::groups);
-  const device::F32x4* at =
-      partial_place(cta, params, 0, share.first_group, Row::strip_of(unit), Row::tile_of(unit));
-  const std::int64_t step = segment_step(params);
-  const std::int64_t group_step = static_cast<std::int64_t>(params.dense.strips) * kStripFragments * 32;
-#pragma unroll 1
-  for (int first = 0; first < segments; first += kAtOnce) {
-    device::F32x4 read[kAtOnce][Row::tiles][Row::groups];
-#pragma unroll
-    for (int s = 0; s < kAtOnce; ++s)
-#pragma unroll
-      for (int n = 0; n < Row::groups; ++n)
-#pragma unroll
-        for (int m = 0; m < Row::tiles; ++m)
-          if (first + s < segments && n < share.groups)
-            read[s][m][n] = cta.load(at + (first + s) * step + n * group_step + m * 32);
-#pragma unroll
-    for (int s = 0; s < kAtOnce; ++s)
-#pragma unroll
-      for (int n = 0; n < Row::groups; ++n)
-#pragma unroll
-        for (int m = 0; m < Row::tiles; ++m)
-          if (first + s < segments && n < share.groups)
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-              sum[m][n][j] = first + s == 0 ? read[s][m][n].v[j] : Cta::add(sum[m][n][j], read[s][m][n].v[j]);
-  }
-}
-
 // A unit's rows of complete sums. What the epilogue reads is asked for together; then the sums move up, so
 // that the code stands here once.
 template <class Row, class Cta>
@@ -181,7 +131,7 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const ManyParams& params, ManyStora
                                     const ManyShare& share, int warp, ManyFeed<Row>& feed,
                                     RingCursor& cursor) {
   const DenseParams& dense = params.dense;
-  const int segments = segments_of(dense.records);
+  const bool finishes = dense.records <= kSegmentRecords;
   bool is_first = true;
 #pragma unroll 1
   for (int i = warp; i < share.own; i += share.active) {
@@ -190,22 +140,18 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const ManyParams& params, ManyStora
     clear<Row>(sum);
     multiply_unit<Row>(cta, storage, feed, cursor, share.records, is_first, sum);
     is_first = false;
-    if constexpr (Row::adds_up) {
-      if (segments > 1) {
-        if (!leaves_last<Row>(cta, params, share, unit, segments, sum)) continue;
-        add_segments<Row>(cta, params, share, unit, segments, sum);
+    if constexpr (Row::finishes_in_registers)
+      if (finishes) {
+        finish_unit<Row>(cta, dense, share, unit, sum);
+        continue;
       }
-      finish_unit<Row>(cta, dense, share, unit, sum);
-    } else {
-      store_sums<Row>(cta, params, share, unit, sum);
-      if (segments > 1) continue;
-        // Every lane reads what itself has written: the loop need not hold the sums in registers.
+    store_sums<Row>(cta, params, share, unit, sum);
+    if (Row::finishes_in_registers || !finishes) continue;
+      // Every lane reads what itself has written: the loop need not hold the sums in registers.
 #pragma unroll 1
-      for (int f = 0; f < Row::tiles * share.groups; ++f)
-        finish_fragment<typename Row::Format, false>(cta, params, 1, share.first_group + f / Row::tiles,
-                                                     Row::strip_of(unit),
-                                                     Row::tile_of(unit) + f % Row::tiles);
-    }
+    for (int f = 0; f < Row::tiles * share.groups; ++f)
+      finish_fragment<typename Row::Format, false>(cta, params, 1, share.first_group + f / Row::tiles,
+                                                   Row::strip_of(unit), Row::tile_of(unit) + f % Row::tiles);
   }
 }
 

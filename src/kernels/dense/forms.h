@@ -33,20 +33,12 @@ struct DenseForm {
   int sum_blocks = 0;
   std::size_t workspace_bytes = 0;
   std::string refusal;  // why it cannot run this; empty: it can
-  int arrivals = 0;     // ManyChoice::arrivals
   bool ok() const { return refusal.empty(); }
 };
 
 inline DenseForm many_form(ManyChoice choice) {
-  return {choice.multiply,
-          choice.multiply_blocks,
-          false,
-          true,
-          choice.sum_blocks > 0 ? choice.sum : "",
-          choice.sum_blocks,
-          choice.workspace_bytes,
-          {},
-          choice.arrivals};
+  return {choice.multiply,   choice.multiply_blocks, false, true, choice.sum_blocks > 0 ? choice.sum : "",
+          choice.sum_blocks, choice.workspace_bytes, {}};
 }
 
 // What the table takes without being told.

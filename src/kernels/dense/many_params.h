@@ -18,11 +18,9 @@ inline constexpr int kStripFragments = 2;       // tiles of a strip
 struct ManyParams {
   DenseParams dense;
   // [segment][group of eight tokens][strip][tile][lane]: what a lane holds of a tile, partial_bytes() in all.
-  // Where K is one segment, dense_many finishes the rows itself; it still needs the memory.
+  // Where K is one segment, dense_many finishes the rows itself; for more than 16 tokens it still needs the
+  // memory.
   device::F32x4* partial;
-  // Counters, zero before and after: dense_many for up to 16 tokens adds up itself, each unit by the warp
-  // whose segment comes last, and dense_sum is not launched. [groups][units]; null: the sums are left.
-  std::uint32_t* arrivals;
 };
 
 constexpr int groups_of(int tokens) { return (tokens + kTokens - 1) / kTokens; }

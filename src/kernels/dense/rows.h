@@ -206,9 +206,8 @@ struct ManyRow : ManyForm<ArchT, FormatT, TokensN, moe::kSegmentColumns, TilesN,
   static constexpr int stages = ring_bytes / Form::stage_bytes;
   static constexpr int stages_ahead = Form::stages_beyond(ring_bytes);
   static_assert(stages >= Form::warps);
-  // Has the code that adds up a unit's segments. One warp does it, so not for more tokens: sixteen fragments
-  // one after the other take longer than a kernel of their own.
-  static constexpr bool adds_up = TokensN <= 16;
+  // K of one segment; sums of more tokens go through memory, for want of registers.
+  static constexpr bool finishes_in_registers = TokensN <= 16;
   using Storage = ManyStorage<ManyRow>;
   static std::string name() { return Form::template name_of<ManyRow>("dense_many"); }
   static plan::RowFacts facts() { return Form::template facts_of<ManyRow>("dense_many"); }

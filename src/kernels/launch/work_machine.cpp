@@ -283,15 +283,11 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     note_route(work, both.route);
     note_dense(work, both.dense, facts.format, facts.n);
   } else if (kernel == "dense_many" || kernel == "dense_tall") {
-    const auto& many = as<dense::ManyParams>(params);
-    note_dense(work, many.dense, facts.format, facts.n);
-    if (many.arrivals != nullptr) work.other_bytes = sum_bytes(many.dense);
+    note_dense(work, as<dense::ManyParams>(params).dense, facts.format, facts.n);
   } else if (kernel == "dense_many_pair") {
     const auto& pair = as<dense::ManyPairParams>(params);
     note_dense(work, pair.first.dense, "bf16", facts.n);
     note_dense(work, pair.second.dense, facts.format, facts.n);
-    if (pair.first.arrivals != nullptr)
-      work.other_bytes = sum_bytes(pair.first.dense) + sum_bytes(pair.second.dense);
   } else if (kernel == "dense_sum" || kernel == "dense_sum_norm") {
     work.other_bytes = sum_bytes(as<dense::ManyParams>(params).dense);
   } else if (kernel == "dense_sum_pair") {

@@ -45,23 +45,6 @@ dense::ManyParams upload_many(StepRun& run, const DenseSetup& setup) {
   return params;
 }
 
-// Counters with which a row adds up its segments itself, for every other proof of the rows that can.
-constexpr int kAddsUpTokens = 16;
-bool adds_up(StepRun& run, const plan::RowFacts& multiply, const dense::DenseParams& params) {
-  return multiply.n <= kAddsUpTokens && run.test().variant % 2 == 0 &&
-         run.test().row.kernel == multiply.kernel && dense::segments_of(params.records) > 1;
-}
-std::size_t arrival_count(const DenseSetup& setup) {
-  return static_cast<std::size_t>(setup.rows() / 16 * dense::groups_of(setup.tokens));
-}
-std::uint32_t* upload_arrivals(StepRun& run, const DenseSetup& setup) {
-  return run.upload(std::vector<std::uint32_t>(arrival_count(setup)), "arrivals");
-}
-// They are as they were.
-void check_arrivals(StepRun& run, const DenseSetup& setup, const std::uint32_t* arrivals) {
-  for (const std::uint32_t count : run.written(arrivals, arrival_count(setup))) run.compare_exact(count, 0);
-}
-
 // Every segment and part of the tokens has its blocks, which share the units.
 void launch_many(StepRun& run, const DenseSetup& setup, const dense::ManyParams& params,
                  const plan::RowFacts& multiply) {
@@ -113,20 +96,12 @@ void prove_many_pair(StepRun& run, const plan::RowFacts& multiply, int rows, int
   const int first_shares = 1 + run.below(2);
   const int most = run.test().large ? std::max(run.machine().sm_count() / cells - first_shares, 1) : 3;
   params.first_blocks = cells * first_shares;
-  const bool inside = adds_up(run, multiply, params.first.dense);
-  if (inside) {
-    params.first.arrivals = upload_arrivals(run, first);
-    params.second.arrivals = upload_arrivals(run, second);
-  }
   run.launch(multiply.row, params.first_blocks + cells * (1 + run.below(most)), params);
-  if (segments > 1 && !inside)
+  if (segments > 1)
     run.launch(fourfold::format("dense_sum_pair bf16 {}", run.test().row.format),
                1 + run.below(run.machine().sm_count()), params);
   check_case(run, first, params.first.dense);
   check_case(run, second, params.second.dense);
-  if (!inside) return;
-  check_arrivals(run, first, params.first.arrivals);
-  check_arrivals(run, second, params.second.arrivals);
 }
 
 }  // namespace
@@ -192,13 +167,10 @@ void prove_dense_many(StepRun& run) {
   // Once more strips than the rings of a block's warps hold stages for.
   shape_many(run, setup, run.test().row.n, run.test().variant == 0 ? 544 : 96);
   fill_setup(run, setup);
-  dense::ManyParams params = upload_many(run, setup);
-  const bool inside = adds_up(run, run.test().row, params.dense);
-  if (inside) params.arrivals = upload_arrivals(run, setup);
+  const dense::ManyParams params = upload_many(run, setup);
   launch_many(run, setup, params, run.test().row);
-  if (!inside) launch_sum(run, setup, params);
+  launch_sum(run, setup, params);
   check_case(run, setup, params.dense);
-  if (inside) check_arrivals(run, setup, params.arrivals);
 }
 
 void prove_dense_many_pair(StepRun& run) {

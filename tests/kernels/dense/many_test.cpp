@@ -145,7 +145,6 @@ Result run_few(const Case& c) {
 }
 
 // shares: of the units; the grid is that many times segments and parts.
-// sum_blocks 0: the rows that can add up their segments themselves.
 template <class Row>
 Result run_many(const Case& c, int shares, std::uint64_t seed, int sum_blocks = 3) {
   sim::Device device;
@@ -153,17 +152,11 @@ Result run_many(const Case& c, int shares, std::uint64_t seed, int sum_blocks = 
   Memory memory(device, c);
   const int segments = segments_of(memory.params.records);
   const int parts = (groups_of(c.tokens) + Row::groups - 1) / Row::groups;
-  ManyParams params{memory.params, nullptr, nullptr};
+  ManyParams params{memory.params, nullptr};
   const std::size_t bytes = partial_bytes(c.matrix.rows(), c.matrix.columns, c.tokens);
   params.partial = device.allocate_array<device::F32x4>(bytes / sizeof(device::F32x4), "partial");
-  const std::vector<std::uint32_t> zeros(size(arrivals_of<Row>(c.matrix.rows(), c.tokens)));
-  if (sum_blocks == 0) params.arrivals = upload(device, zeros, "arrivals");
   expect_no_conflicts(kernels::run_on_sim<Row>(device, shares * segments * parts, params));
-  if (sum_blocks == 0) {
-    std::vector<std::uint32_t> after(zeros.size());
-    device.read_to_host(after.data(), params.arrivals, 4 * after.size());
-    EXPECT_EQ(after, zeros);
-  } else if (segments > 1)
+  if (segments > 1)
     expect_no_conflicts(kernels::run_on_sim<SumRow<Arch, typename Row::Format>>(device, sum_blocks, params));
   return memory.download(device, c);
 }
@@ -174,8 +167,7 @@ Result run_tall(const Case& c, int shares, std::uint64_t seed) {
   device.set_seed(seed);
   Memory memory(device, c);
   const int parts = (groups_of(c.tokens) + Row::groups - 1) / Row::groups;
-  expect_no_conflicts(
-      kernels::run_on_sim<Row>(device, shares * parts, ManyParams{memory.params, nullptr, nullptr}));
+  expect_no_conflicts(kernels::run_on_sim<Row>(device, shares * parts, ManyParams{memory.params, nullptr}));
   return memory.download(device, c);
 }
 
@@ -240,31 +232,6 @@ TEST(DenseMany, SameBitsOnEveryGrid) {
   check.operator()<ManyRow<Arch, record::Nvfp4, 32, 2, 2>>(544, 23);
 }
 
-// Without dense_sum: every unit by the warp whose segment came last, whichever that is; more tokens than a
-// row takes at once; every way to finish.
-TEST(DenseMany, AddsUpItsOwnSegments) {
-  std::uint64_t seed = 600;
-  const auto check = [&]<class Row>() {
-    const auto made = [&](int plain, int neurons, int columns, int tokens, PlainOp op, bool scale,
-                          bool gate) {
-      return random_case<typename Row::Format>(seed++, plain, neurons, columns, tokens, op, scale, gate);
-    };
-    for (const Case& c : {made(288, 0, 576, 9, PlainOp::store_f32, false, false),
-                          made(96, 64, 2048, 16, PlainOp::store_f32, true, false),
-                          made(64, 0, 4672, 13, PlainOp::add_f32, false, true),
-                          made(32, 32, 1088, 11, PlainOp::store_bf16, true, false),
-                          made(64, 0, 640, 37, PlainOp::add_f32, true, true)}) {
-      const Result few = run_few<typename Row::Format>(c);
-      for (const int shares : {1, 3})
-        EXPECT_TRUE(run_many<Row>(c, shares, seed + size(shares), 0) == few)
-            << Row::name() << " " << c.matrix.columns << " columns, " << shares << " shares";
-    }
-  };
-  check.operator()<ManyRow<Arch, record::Bf16Format, 16, 1, 1>>();
-  check.operator()<ManyRow<Arch, record::Fp8Format, 16, 2, 1>>();
-  check.operator()<ManyRow<Arch, record::Nvfp4, 16, 2, 2>>();
-}
-
 // A token's bits do not depend on its neighbours.
 TEST(DenseMany, SameBitsInAnotherBatch) {
   using Wide = ManyRow<Arch, record::Bf16Format, 48, 2, 1>;
@@ -310,7 +277,7 @@ std::pair<Result, std::vector<std::uint16_t>> run_sum_norm(const Case& c, std::u
   device.set_seed(seed);
   Memory memory(device, c);
   const int rows = c.matrix.rows();
-  ManyParams params{memory.params, nullptr, nullptr};
+  ManyParams params{memory.params, nullptr};
   params.partial =
       device.allocate_array<device::F32x4>(partial_bytes(rows, c.matrix.columns, c.tokens) / 16, "partial");
   std::vector<float> weight;
@@ -414,8 +381,8 @@ std::pair<Result, Result> run_pair(const Case& first, const Case& second, int fi
   Memory memory(device, first), beside(device, second);
   const auto with_sums = [&](const Memory& of, const Case& c) {
     const std::size_t bytes = partial_bytes(c.matrix.rows(), c.matrix.columns, c.tokens);
-    return ManyParams{
-        of.params, device.allocate_array<device::F32x4>(bytes / sizeof(device::F32x4), "partial"), nullptr};
+    return ManyParams{of.params,
+                      device.allocate_array<device::F32x4>(bytes / sizeof(device::F32x4), "partial")};
   };
   ManyPairParams params{with_sums(memory, first), with_sums(beside, second), 0};
   params.second.dense.tokens = params.first.dense.tokens;
@@ -507,7 +474,6 @@ TEST(ChooseMany, HasARowForEveryMatrixOfTheModels) {
         EXPECT_LE(choice.multiply_blocks, 132);
         EXPECT_EQ(choice.multiply_blocks % ((tokens > 64 ? 2 : 1) * segments), 0);
         EXPECT_EQ(choice.sum_blocks > 0, segments > 1);
-        EXPECT_EQ(choice.arrivals > 0, segments > 1 && tokens <= 16);
         EXPECT_EQ(choice.workspace_bytes, size(segments) * size((tokens + 7) / 8 * 8) * size(shape[0]) * 4);
       }
   const auto out_proj = choose_many(2048, 4096, WeightFormat::bf16, 64, 132);

@@ -120,14 +120,9 @@ struct Buffers {
   float* hidden[2] = {nullptr,
                       nullptr};  // [rows, hidden] what a pass leaves for the next; which one: in turn
   Fp4Buffers fp4;
-  std::uint32_t* arrivals = nullptr;  // [kArrivals] zeros between kernels (dense/many_params.h)
-  void* workspace = nullptr;          // of one kernel at a time
+  void* workspace = nullptr;  // of one kernel at a time
   std::size_t workspace_bytes = 0;
 };
-
-// Counters for a dense matrix of up to 16 rows: 262,144 outputs in halves of strips. Larger ones have their
-// sums added up by a kernel of its own.
-inline constexpr int kArrivals = 1 << 15;
 
 // Logits of so many rows are there at a time: those of all rows that generated rows are run together, so that
 // a verification reads the head once.

@@ -203,17 +203,13 @@ bool Multiplier::many_pair(const DenseGroup& group, int row_count, dense::TokenS
   const dense::ManyPairChoice choice = many_pair_choice(group, row_count, machine_.sm_count());
   if (!ways_.pairs_many || choice.row.empty() || !together(group, row_count, source, choice.row))
     return false;
-  dense::ManyPairParams params{many_params(group.matrices[0], row_count, rows, out, 0, choice.first_partial),
-                               many_params(group.matrices[1], row_count, rows, out, choice.first_partial,
-                                           choice.workspace_bytes - choice.first_partial),
-                               choice.first_blocks};
-  const bool inside = sums_inside(choice.arrivals);
-  if (inside) {
-    params.first.arrivals = buffers_.arrivals;
-    params.second.arrivals = buffers_.arrivals + choice.first_arrivals;
-  }
+  const dense::ManyPairParams params{
+      many_params(group.matrices[0], row_count, rows, out, 0, choice.first_partial),
+      many_params(group.matrices[1], row_count, rows, out, choice.first_partial,
+                  choice.workspace_bytes - choice.first_partial),
+      choice.first_blocks};
   machine_.launch(step_row(choice.row), choice.blocks, params);
-  if (choice.sum_blocks > 0 && !inside) machine_.launch(step_row(choice.sum), choice.sum_blocks, params);
+  if (choice.sum_blocks > 0) machine_.launch(step_row(choice.sum), choice.sum_blocks, params);
   return true;
 }
 
@@ -262,10 +258,8 @@ bool Multiplier::with_table(const DenseGroup& group, int row_count, const std::u
 // order: (out + bias) + W x.
 void Multiplier::many(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count,
                       const std::uint16_t* rows, const DenseOutput& out) {
-  dense::ManyParams params = many_params(matrix, row_count, rows, out, 0, form.workspace_bytes);
-  const bool inside = matrix.bias == nullptr && sums_inside(form.arrivals);
-  if (inside) params.arrivals = buffers_.arrivals;
-  const bool sums = form.sum_blocks > 0 && !inside, adds = out.op == dense::PlainOp::add_f32;
+  const dense::ManyParams params = many_params(matrix, row_count, rows, out, 0, form.workspace_bytes);
+  const bool sums = form.sum_blocks > 0, adds = out.op == dense::PlainOp::add_f32;
   if (!sums && adds) add_bias(matrix, row_count, static_cast<float*>(out.out), out.stride);
   machine_.launch(step_row(form.row), form.blocks, params);
   if (sums) machine_.launch(step_row(form.sum), form.sum_blocks, params);

@@ -106,8 +106,6 @@ class Multiplier {
   bool together(const DenseGroup& group, int row_count, dense::TokenSource source, const std::string& row);
   void few(const dense::DenseForm& form, const DenseMatrix& matrix, int row_count, const DenseInput& in,
            const DenseOutput& out, std::uint16_t* normed);
-  // Whether dense_many adds up so many units itself.
-  bool sums_inside(int arrivals) const { return ways_.sums_inside && arrivals > 0 && arrivals <= kArrivals; }
   // Sums of segments lie in the workspace from byte `first` on, `bytes` of them.
   dense::ManyParams many_params(const DenseMatrix& matrix, int row_count, const std::uint16_t* rows,
                                 const DenseOutput& out, std::size_t first, std::size_t bytes) const;

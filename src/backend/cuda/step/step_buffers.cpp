@@ -138,7 +138,6 @@ Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels
   }
   for (int set = 0; set < widths.fp4_sets; ++set)
     buffers.fp4.normed[set] = arena.take<unsigned char>(fp4_bytes(rows, model.hidden), "quantised rows");
-  buffers.arrivals = arena.upload(std::vector<std::uint32_t>(kArrivals), "arrivals");
   buffers.workspace_bytes = Runner::workspace_bytes(selector, model, capacity);
   buffers.workspace = arena.take<unsigned char>(buffers.workspace_bytes, "workspace");
   return buffers;

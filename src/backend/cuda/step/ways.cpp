@@ -10,8 +10,7 @@ constexpr struct {
   bool StepWays::*way;
 } kWays[] = {{"grids_by_context", &StepWays::grids_by_context},
              {"sums_norm", &StepWays::sums_norm},
-             {"pairs_many", &StepWays::pairs_many},
-             {"sums_inside", &StepWays::sums_inside}};
+             {"pairs_many", &StepWays::pairs_many}};
 
 }  // namespace
 

@@ -16,13 +16,11 @@ struct StepWays {
   // From nine rows on a bf16 matrix and one of another format that read the same rows are one launch, and
   // their sums another (docs/decisions/0042).
   bool pairs_many = true;
-  // From nine to sixteen rows dense_many adds up its segments itself, where nothing norms their sum.
-  bool sums_inside = true;
 
   bool operator==(const StepWays&) const = default;
 };
 
-// "grids_by_context,sums_norm,pairs_many,sums_inside": those that are on, or "none".
+// "grids_by_context,sums_norm,pairs_many": those that are on, or "none".
 StepWays parse_ways(std::string_view text);
 std::string to_text(const StepWays& ways);
 

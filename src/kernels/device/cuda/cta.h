@@ -135,12 +135,6 @@ class CudaCta {
   __device__ std::uint32_t load_acquire_system(const std::uint32_t* from) const {
     return ptx::load_acquire_system(from);
   }
-  // Counts one of the `total` blocks of this grid that meet at a counter, which wraps to zero behind the
-  // last, and says how many came before. What those did, and knew to be done, comes before what this thread
-  // does next: who hears total - 1 may read what all of them wrote.
-  __device__ std::uint32_t count_arrival(std::uint32_t* counter, std::uint32_t total) const {
-    return ptx::count_arrival(counter, total - 1);
-  }
   // Between two looks at a flag.
   __device__ void give_way() const {}
   // A clock for time limits; it advances in steps of up to a microsecond.

@@ -125,15 +125,6 @@ __device__ __forceinline__ std::uint32_t load_acquire_system(const std::uint32_t
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(pointer) : "memory");
   return v;
 }
-// One more, or zero where the counter has come to `last`; what it was before.
-__device__ __forceinline__ std::uint32_t count_arrival(std::uint32_t* pointer, std::uint32_t last) {
-  std::uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(pointer), "r"(last)
-               : "memory");
-  return before;
-}
 __device__ __forceinline__ std::uint64_t nanoseconds() {
   std::uint64_t v;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v)::"memory");

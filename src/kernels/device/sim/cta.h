@@ -138,10 +138,6 @@ class SimCta {
                                     int line = __builtin_LINE()) const {
     return lane_->load_acquire(from, {file, line});
   }
-  std::uint32_t count_arrival(std::uint32_t* counter, std::uint32_t total,
-                              const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
-    return lane_->count_arrival(counter, total, {file, line});
-  }
   void give_way() const { lane_->give_way(); }
   std::uint64_t nanoseconds() const { return lane_->nanoseconds(); }
   void prefetch_l2(const void* from, int bytes, const char* file = __builtin_FILE(),
