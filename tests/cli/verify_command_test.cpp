@@ -148,13 +148,6 @@ void add_case(Operations& to, const std::string& name) {
   to[name.substr(0, at)].insert(name.substr(at + 3));
 }
 
-// Younger than both reports (docs/decisions/0039): compiled and simulated, and the next run on an H200 proves
-// them. What a report has does not stay here.
-bool waits_for_a_gpu(const std::string& row, const std::string& operation) {
-  return row == "norm_fp4 | norm_fp4" ||
-         (row.find(" w4a4 ") != std::string::npos && operation.ends_with(" by row"));
-}
-
 // The committed report of the H200 and the list the simulator makes for that chip: the same names, none
 // skipped. A row that is younger than the report is in the one at large shapes.
 TEST(VerifyCommand, TheH200ReportListsTheSameRows) {
@@ -178,18 +171,11 @@ TEST(VerifyCommand, TheH200ReportListsTheSameRows) {
     add_case(younger, row.at("kernel").text + " | " + row.at("row").text + " | " + row.at("op").text);
   for (const std::string& name : verify::case_names(cases_of(plan::kSm90, verify::RowSet::all)))
     add_case(expected, name);
-  for (const auto& [row, operations] : proved)
-    for (const std::string& operation : operations)
-      EXPECT_FALSE(waits_for_a_gpu(row, operation)) << row << ", " << operation << " waits no more";
-  for (auto& [row, operations] : expected) {
-    if (std::erase_if(operations, [&](const std::string& one) { return waits_for_a_gpu(row, one); }) > 0 &&
-        operations.empty())
-      continue;
+  for (const auto& [row, operations] : expected)
     if (proved.contains(row))
       EXPECT_EQ(proved[row], operations) << row;
     else
       EXPECT_TRUE(younger.contains(row)) << row << " was never proved on an H200";
-  }
   for (const auto& [row, operations] : proved) EXPECT_TRUE(expected.contains(row)) << row << " is no row";
   // README says how many of them compare bits.
   const std::string counts =
