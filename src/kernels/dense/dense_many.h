@@ -146,12 +146,13 @@ FOURFOLD_DEVICE void multiply_units(Cta cta, const ManyParams& params, ManyStora
         continue;
       }
     store_sums<Row>(cta, params, share, unit, sum);
-    if (Row::finishes_in_registers || !finishes) continue;
-      // Every lane reads what itself has written: the loop need not hold the sums in registers.
+    // Every lane reads what itself has written: the loop need not hold the sums in registers.
+    if constexpr (!Row::finishes_in_registers)
 #pragma unroll 1
-    for (int f = 0; f < Row::tiles * share.groups; ++f)
-      finish_fragment<typename Row::Format, false>(cta, params, 1, share.first_group + f / Row::tiles,
-                                                   Row::strip_of(unit), Row::tile_of(unit) + f % Row::tiles);
+      for (int f = 0; finishes && f < Row::tiles * share.groups; ++f)
+        finish_fragment<typename Row::Format, false>(cta, params, 1, share.first_group + f / Row::tiles,
+                                                     Row::strip_of(unit),
+                                                     Row::tile_of(unit) + f % Row::tiles);
   }
 }
 
