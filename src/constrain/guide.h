@@ -40,9 +40,7 @@ std::shared_ptr<const Grammar> compile_choice(std::span<const std::string> choic
                                               const Limits& limits = {});
 
 // One or more calls of tools. tools_json: the request's list, [{"type": "function", "function": {"name",
-// "parameters"}}, ...]; `name`: the only one that may be called. `several`: more than one call may come, as
-// many as the model likes; where the format numbers them, which it does from 0 on, at most 32, and fewer with
-// more than 64 tools.
+// "parameters"}}, ...]; `name`: the only one that may be called. `several`: more than one call may come.
 struct ToolCallsOptions {
   text::CallFormat format = text::CallFormat::tagged;  // the template's
   std::optional<std::string> name = {};

@@ -1,13 +1,11 @@
 // Answers that are calls of tools, in the format the model's template shows (text/tool_format.h). In JSON the
 // arguments are an object of the tool's schema. Between tags a value is JSON of the parameter's schema, but a
 // string stands as it is, without quotes and escapes; it ends at the closing tag, so it cannot hold one.
-#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <iterator>
 #include <map>
 #include <optional>
 
-#include "base/format.h"
 #include "base/utf8.h"
 #include "constrain/guide.h"
 #include "constrain/schema_compiler.h"
@@ -29,11 +27,8 @@ struct Layout {
   std::string call_open = {}, name_close = {};        // around the name
   std::string key_open = {}, key_close = {}, value_close = {};
   std::string call_close = {};
-  bool numbered = false;  // a number follows the name, ":0" that of the first call
+  bool numbered = false;  // a number follows the name: ":0"
 };
-
-// Calls of one answer, where they are numbered: each number is written out for every tool.
-constexpr std::int64_t kNumberedMost = 32, kNumberedLeast = 4, kNumberedNames = 2048;
 
 std::string joined(std::initializer_list<std::string_view> parts) {
   std::string all;
@@ -144,49 +139,30 @@ class ToolCompiler {
   }
 
   // Rules of their own for arguments and for values: a request may bring a hundred tools.
-  struct Call {
-    std::string name;  // as it is written
-    ExprId rest;       // behind the name's end
-  };
-  Call call_of(std::string_view name, const bj::value* parameters) {
+  ExprId call_of(std::string_view name, const bj::value* parameters) {
     const ExprId given = parameters ? arguments(name, *parameters) : no_arguments();
+    const ExprId rest = rule(pool_.sequence({given, pool_.text(layout_.call_close)}));
     const bool quoted = format_ == text::CallFormat::json;
-    return {quoted ? written(name, Writing::json_string) : std::string(name),
-            rule(pool_.sequence({given, pool_.text(layout_.call_close)}))};
+    std::vector<ExprId> parts{pool_.text(quoted ? written(name, Writing::json_string) : std::string(name))};
+    if (layout_.numbered) {
+      parts.push_back(pool_.text(":"));
+      parts.push_back(pool_.repeat(one_of(pool_, CodeSet({{'0', '9'}}), Writing::plain), 1, 3));
+    }
+    parts.push_back(pool_.text(layout_.name_close));
+    parts.push_back(rest);
+    return pool_.sequence(parts);
   }
 
-  ExprId answer(const std::vector<Call>& calls, bool several) {
-    return pool_.sequence({pool_.text(layout_.section_open),
-                           layout_.numbered ? numbered_calls(calls, several) : plain_calls(calls, several),
-                           pool_.text(layout_.section_close)});
+  ExprId answer(const std::vector<ExprId>& calls, bool several) {
+    const ExprId call = pool_.sequence({pool_.text(layout_.call_open), pool_.either(calls)});
+    const ExprId more = pool_.repeat(pool_.sequence({pool_.text(layout_.between), call}), 0, std::nullopt);
+    std::vector<ExprId> parts{pool_.text(layout_.section_open), call};
+    if (several) parts.push_back(more);
+    parts.push_back(pool_.text(layout_.section_close));
+    return pool_.sequence(parts);
   }
 
  private:
-  ExprId any_call(const std::vector<Call>& calls, const std::string& behind_name) {
-    std::vector<ExprId> ways;
-    for (const Call& call : calls)
-      ways.push_back(pool_.sequence({pool_.text(call.name + behind_name + layout_.name_close), call.rest}));
-    return pool_.sequence({pool_.text(layout_.call_open), pool_.either(ways)});
-  }
-
-  ExprId plain_calls(const std::vector<Call>& calls, bool several) {
-    const ExprId call = any_call(calls, "");
-    if (!several) return call;
-    return pool_.sequence(
-        {call, pool_.repeat(pool_.sequence({pool_.text(layout_.between), call}), 0, std::nullopt)});
-  }
-
-  // From the last to the first: behind each call the next may come.
-  ExprId numbered_calls(const std::vector<Call>& calls, bool several) {
-    const std::int64_t most =
-        several ? std::clamp(kNumberedNames / std::ssize(calls), kNumberedLeast, kNumberedMost) : 1;
-    ExprId all = any_call(calls, fourfold::format(":{}", most - 1));
-    for (std::int64_t number = most - 2; number >= 0; --number)
-      all = pool_.sequence({any_call(calls, fourfold::format(":{}", number)),
-                            pool_.optional(pool_.sequence({pool_.text(layout_.between), all}))});
-    return all;
-  }
-
   ExprId no_arguments() { return layout_.in_json ? pool_.text("{}") : pool_.empty(); }
 
   ExprId arguments(std::string_view name, const bj::value& parameters) {
@@ -310,7 +286,7 @@ std::shared_ptr<const Grammar> compile_tool_calls(std::string_view tools_json,
   GrammarBuilder builder(limits);
   JsonText json(builder);
   ToolCompiler compiler(builder, json, options.format);
-  std::vector<ToolCompiler::Call> calls;
+  std::vector<ExprId> calls;
   for (std::size_t i = 0; i < tools.get_array().size(); ++i) {
     const bj::object* tool = tools.get_array()[i].if_object();
     const bj::value* inner = tool ? tool->if_contains("function") : nullptr;

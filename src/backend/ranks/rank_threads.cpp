@@ -88,7 +88,12 @@ struct RankThreads::Shared {
       const Lost told = *lost;
       is_telling = true;
       lock.unlock();
-      options.give_up(told.rank, told.why);
+      // Whoever cannot be told notices by itself; a flag that stayed would keep the ranks from beginning
+      // anew.
+      try {
+        options.give_up(told.rank, told.why);
+      } catch (...) {
+      }
       lock.lock();
       is_telling = false;
     }

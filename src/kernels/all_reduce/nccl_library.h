@@ -21,7 +21,7 @@ struct NcclConfig {
   int blocking = 0;
 };
 
-// As nccl.h has them since version 2.0.
+// As nccl.h has them; ncclInProgress came with communicators that do not block, in version 2.14.
 inline constexpr int kNcclSuccess = 0, kNcclInProgress = 7;
 inline constexpr int kNcclFloat32 = 7, kNcclSum = 0;
 

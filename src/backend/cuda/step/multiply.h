@@ -64,7 +64,7 @@ class Multiplier {
   // its segments norms the new rows into `normed`. False: there is none for this, and nothing was launched.
   bool add_and_norm(const DenseGroup& group, int row_count, const std::uint16_t* rows, const DenseOutput& out,
                     const DeviceNorm& norm, std::uint16_t* normed);
-  // generated() of one matrix times `rows`, and the tables of routing beside it (step/dense_table.h). False:
+  // generated() of one matrix times `rows`, and the tables of routing beside it (dense/dense_table.h). False:
   // as above.
   bool with_table(const DenseGroup& group, int row_count, const std::uint16_t* rows, const DenseOutput& out,
                   const moe_route::RouteParams& route);
