@@ -138,7 +138,9 @@ ManyPairChoice many_pair_choice(int first_rows, int second_rows, int columns, in
     using Sum = SumPairRow<typename Pair::Arch, typename First::Format, typename Second::Format>;
     const int items = sum_items(first_strips, tokens) + sum_items(second_strips, tokens);
     choice.sum = Sum::name();
-    choice.sum_blocks = std::min((items + kSumWarps - 1) / kSumWarps, Sum::blocks_per_sm * sm_count);
+    choice.sum_blocks =
+        std::min((items + kSumWarps - 1) / kSumWarps,
+                 SumRow<typename Pair::Arch, typename Second::Format>::blocks_per_sm * sm_count);
   }
   return choice;
 }
