@@ -46,6 +46,7 @@ std::string_view name_of(Collective op) {
     case Collective::match: return "match";
     case Collective::wgmma_fence: return "wgmma_fence";
     case Collective::wgmma_bf16: return "wgmma_bf16";
+    case Collective::wgmma_bf16_columns: return "wgmma_bf16_columns";
     case Collective::wgmma_e4m3: return "wgmma_e4m3";
     case Collective::wgmma_commit: return "wgmma_commit";
     case Collective::wgmma_wait: return "wgmma_wait";

@@ -246,6 +246,12 @@ void Lane::wgmma_bf16(int n, float* d, const std::uint32_t (&a)[4], std::uint64_
   block_.meet(thread_, Collective::wgmma_bf16, block_.sites().intern(at), &args, act_wgmma);
 }
 
+void Lane::wgmma_bf16_columns(int n, float* d, const std::uint32_t (&a)[4], std::uint64_t descriptor,
+                              Site at) const {
+  WgmmaLane args{WgmmaNumbers::bf16_columns, true, n, d, a, descriptor};
+  block_.meet(thread_, Collective::wgmma_bf16_columns, block_.sites().intern(at), &args, act_wgmma);
+}
+
 void Lane::wgmma_e4m3(int n, bool adds, float* d, const std::uint32_t (&a)[4], std::uint64_t descriptor,
                       Site at) const {
   WgmmaLane args{WgmmaNumbers::e4m3, adds, n, d, a, descriptor};

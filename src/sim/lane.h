@@ -89,6 +89,8 @@ class Lane {
   std::uint32_t shared_address(const void* pointer, Site at) const;
   void wgmma_fence(Site at) const;
   void wgmma_bf16(int n, float* d, const std::uint32_t (&a)[4], std::uint64_t descriptor, Site at) const;
+  void wgmma_bf16_columns(int n, float* d, const std::uint32_t (&a)[4], std::uint64_t descriptor,
+                          Site at) const;
   void wgmma_e4m3(int n, bool adds, float* d, const std::uint32_t (&a)[4], std::uint64_t descriptor,
                   Site at) const;
   void wgmma_commit(Site at) const;

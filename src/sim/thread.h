@@ -78,6 +78,7 @@ enum class Collective : std::uint8_t {
   match,
   wgmma_fence,
   wgmma_bf16,
+  wgmma_bf16_columns,
   wgmma_e4m3,
   wgmma_commit,
   wgmma_wait,

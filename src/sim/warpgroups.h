@@ -20,7 +20,8 @@ namespace fourfold::sim {
 
 class Block;
 
-enum class WgmmaNumbers : std::uint8_t { bf16, e4m3 };
+// bf16_columns: the operand in shared memory lies N-major.
+enum class WgmmaNumbers : std::uint8_t { bf16, bf16_columns, e4m3 };
 
 // One lane's arguments of wgmma.m64nNk16 (bf16) or m64nNk32 (E4M3): 32 bytes of K either way.
 struct WgmmaLane {
@@ -77,6 +78,9 @@ class Warpgroups {
   // 32 bytes of K of eight columns.
   void read_columns(const Panel& panel, int first_column, const Readers& readers, SiteTable::Id site,
                     unsigned char (&bytes)[8][32]);
+  void read_rows(const Panel& panel, int first_column, const Readers& readers, SiteTable::Id site,
+                 unsigned char (&bytes)[8][32]);
+  void read_chunk(std::uint32_t offset, const Readers& readers, SiteTable::Id site, unsigned char* bytes);
   Accumulator& accumulator(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site);
 
   Block& block_;

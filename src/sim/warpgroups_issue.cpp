@@ -10,24 +10,34 @@
 
 namespace fourfold::sim {
 
-// A shared-memory operand with 128-byte rows along K and the 128-byte swizzle.
+// A shared-memory operand with the 128-byte swizzle, and 128-byte rows along K or along N.
 struct Warpgroups::Panel {
-  std::uint32_t start;        // of column 0, with the advance along K inside the swizzle atom
-  std::uint32_t atom_stride;  // between groups of eight columns
+  std::uint32_t start;         // of column 0, with the advance along K inside the swizzle atom
+  std::uint32_t atom_stride;   // between groups of eight columns; N-major: eight rows of K
+  std::uint32_t panel_stride;  // N-major: between groups of 64 columns
 
   // Where 16-byte chunk `chunk` (0 or 1) of a step of column `column` lies. The swizzle works on the
   // final address.
   std::uint32_t chunk_offset(int column, int chunk) const {
-    const std::uint32_t plain = start + static_cast<std::uint32_t>(column / 8) * atom_stride +
-                                static_cast<std::uint32_t>(column % 8) * 128u +
-                                static_cast<std::uint32_t>(chunk) * 16u;
-    return plain ^ ((plain >> 7 & 7u) << 4);
+    return swizzled(start + static_cast<std::uint32_t>(column / 8) * atom_stride +
+                    static_cast<std::uint32_t>(column % 8) * 128u + static_cast<std::uint32_t>(chunk) * 16u);
   }
+  // N-major: where row k of a step has its eight columns from `column` on.
+  std::uint32_t row_offset(int k, int column) const {
+    return swizzled(start + static_cast<std::uint32_t>(column / 64) * panel_stride +
+                    static_cast<std::uint32_t>(k / 8) * atom_stride +
+                    static_cast<std::uint32_t>(k % 8) * 128u +
+                    static_cast<std::uint32_t>(column % 64 / 8) * 16u);
+  }
+
+ private:
+  static std::uint32_t swizzled(std::uint32_t plain) { return plain ^ ((plain >> 7 & 7u) << 4); }
 };
 
 namespace {
 
 Collective op_of(const WgmmaLane& lane) {
+  if (lane.numbers == WgmmaNumbers::bf16_columns) return Collective::wgmma_bf16_columns;
   return lane.numbers == WgmmaNumbers::bf16 ? Collective::wgmma_bf16 : Collective::wgmma_e4m3;
 }
 
@@ -117,14 +127,21 @@ Warpgroups::Panel Warpgroups::check_issue(Warp& warp, const WgmmaLane* const (&l
   if (n < 8 || n > 256 || n % 8 != 0)
     block_.fault(FaultKind::bad_descriptor, &thread, site,
                  format("{} with N = {}; it is 8 to 256, in eights", name, n));
-  // Bits 0-13 start / 16, 16-29 leading offset (unused), 32-45 stride / 16, 49-51 base offset, 62-63 swizzle.
+  // Bits 0-13 start / 16, 16-29 leading offset / 16 (N-major alone uses it), 32-45 stride / 16, 49-51 base
+  // offset, 62-63 swizzle.
   constexpr std::uint64_t kKnownBits = 0x3FFFull | 0x3FFFull << 16 | 0x3FFFull << 32 | 3ull << 62;
   if ((descriptor & ~kKnownBits) != 0 || descriptor >> 62 != 1)
     block_.fault(FaultKind::bad_descriptor, &thread, site,
-                 "only K-major descriptors with the 128-byte swizzle and no base offset can be decoded");
+                 "only descriptors with the 128-byte swizzle and no base offset can be decoded");
   const Panel panel{static_cast<std::uint32_t>(descriptor & 0x3FFFu) << 4,
-                    static_cast<std::uint32_t>(descriptor >> 32 & 0x3FFFu) << 4};
-  if ((panel.start & 0x380u) != 0 || (n > 8 && (panel.atom_stride == 0 || panel.atom_stride % 1024 != 0)))
+                    static_cast<std::uint32_t>(descriptor >> 32 & 0x3FFFu) << 4,
+                    static_cast<std::uint32_t>(descriptor >> 16 & 0x3FFFu) << 4};
+  const auto is_atoms = [](std::uint32_t stride) { return stride != 0 && stride % 1024 == 0; };
+  const bool is_aligned = lanes[0]->numbers == WgmmaNumbers::bf16_columns
+                              ? (panel.start & 0x3FFu) == 0 && n % 64 == 0 && is_atoms(panel.atom_stride) &&
+                                    (n == 64 || is_atoms(panel.panel_stride))
+                              : (panel.start & 0x380u) == 0 && (n <= 8 || is_atoms(panel.atom_stride));
+  if (!is_aligned)
     block_.fault(FaultKind::misaligned, &thread, site,
                  format("swizzled panels start and step at multiples of 1,024 bytes; this one starts at {} "
                         "and steps by {}",
@@ -132,22 +149,34 @@ Warpgroups::Panel Warpgroups::check_issue(Warp& warp, const WgmmaLane* const (&l
   return panel;
 }
 
+void Warpgroups::read_chunk(std::uint32_t offset, const Readers& readers, SiteTable::Id site,
+                            unsigned char* bytes) {
+  if (!block_.shared().contains(offset, 16))
+    block_.fault(FaultKind::out_of_bounds, readers.thread[0], site,
+                 format("wgmma reads shared byte {}; the block has {} bytes", with_commas(offset),
+                        with_commas(block_.shared().bytes())));
+  SharedConflict conflict;
+  for (int i = 0; i < readers.count; ++i)
+    if (!block_.shared().read_async(block_.view(*readers.thread[i]), offset, readers.epoch, site, conflict))
+      block_.fault(conflict, readers.thread[i], site, "wgmma");
+  std::memcpy(bytes, block_.shared().data() + offset, 16);
+}
+
 void Warpgroups::read_columns(const Panel& panel, int first_column, const Readers& readers,
                               SiteTable::Id site, unsigned char (&bytes)[8][32]) {
   for (int column = 0; column < 8; ++column)
-    for (int chunk = 0; chunk < 2; ++chunk) {
-      const std::uint32_t offset = panel.chunk_offset(first_column + column, chunk);
-      if (!block_.shared().contains(offset, 16))
-        block_.fault(FaultKind::out_of_bounds, readers.thread[0], site,
-                     format("wgmma reads shared byte {}; the block has {} bytes", with_commas(offset),
-                            with_commas(block_.shared().bytes())));
-      SharedConflict conflict;
-      for (int i = 0; i < readers.count; ++i)
-        if (!block_.shared().read_async(block_.view(*readers.thread[i]), offset, readers.epoch, site,
-                                        conflict))
-          block_.fault(conflict, readers.thread[i], site, "wgmma");
-      std::memcpy(bytes[column] + 16 * chunk, block_.shared().data() + offset, 16);
-    }
+    for (int chunk = 0; chunk < 2; ++chunk)
+      read_chunk(panel.chunk_offset(first_column + column, chunk), readers, site, bytes[column] + 16 * chunk);
+}
+
+// The same of an N-major operand.
+void Warpgroups::read_rows(const Panel& panel, int first_column, const Readers& readers, SiteTable::Id site,
+                           unsigned char (&bytes)[8][32]) {
+  for (int k = 0; k < 16; ++k) {
+    unsigned char row[16];
+    read_chunk(panel.row_offset(k, first_column), readers, site, row);
+    for (int column = 0; column < 8; ++column) std::memcpy(bytes[column] + 2 * k, row + 2 * column, 2);
+  }
 }
 
 void Warpgroups::issue(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTable::Id site) {
@@ -173,14 +202,17 @@ void Warpgroups::issue(Warp& warp, const WgmmaLane* const (&lanes)[32], SiteTabl
     gather_rows(issued.a, rows);
     for (int tile = 0; tile < open.floats / 4; ++tile) {
       unsigned char bytes[8][32];
-      read_columns(panel, 8 * tile, readers, site, bytes);
+      if (lanes[0]->numbers == WgmmaNumbers::bf16_columns)
+        read_rows(panel, 8 * tile, readers, site, bytes);
+      else
+        read_columns(panel, 8 * tile, readers, site, bytes);
       multiply_tile(rows, columns_of(bytes), lanes[0]->adds, open, tile);
     }
   };
-  if (lanes[0]->numbers == WgmmaNumbers::bf16)
-    multiply_tiles(Bf16Rows{}, bf16_columns);
-  else
+  if (lanes[0]->numbers == WgmmaNumbers::e4m3)
     multiply_tiles(Fp8Rows{}, [](const auto& bytes) { return std::bit_cast<Fp8Columns>(bytes); });
+  else
+    multiply_tiles(Bf16Rows{}, bf16_columns);
   ++block_.stats().wgmma;
 }
 

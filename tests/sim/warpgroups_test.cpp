@@ -130,6 +130,65 @@ TEST_F(WgmmaTest, MultipliesInEverySeedFromBothKindsOfCopies) {
   }
 }
 
+// 64 rows of K and 128 columns, which run along the rows of two panels.
+struct ColumnStorage {
+  alignas(1024) std::uint16_t panel[2][64 * 64];
+};
+
+void multiply_columns(Device& device, const std::uint16_t* image, float* out, std::uint64_t seed,
+                      bool overwrite = false) {
+  launch(device, config_of(128, sizeof(ColumnStorage), seed), [&](SimCta cta) {
+    auto& s = cta.shared<ColumnStorage>();
+    for (int i = cta.thread(); i < 2 * 64 * 8; i += 128)
+      cta.store_shared(reinterpret_cast<U32x4*>(s.panel) + i,
+                       cta.load(reinterpret_cast<const U32x4*>(image) + i));
+    cta.fence_async_proxy();
+    cta.sync_block();
+    float d[64] = {};
+    std::uint32_t a[4][4];
+    for (int k16 = 0; k16 < 4; ++k16) fragments_of_a(cta, k16, a[k16]);
+    const std::uint64_t b = cta.wgmma_columns_descriptor(s.panel, sizeof s.panel[0]);
+    cta.wgmma_fence();
+    for (int k16 = 0; k16 < 4; ++k16)  // 16 rows of 128 bytes
+      cta.wgmma_bf16_columns<128>(d, a[k16], b + static_cast<std::uint64_t>(128 * k16));
+    cta.wgmma_commit();
+    // The last byte that the last step reads.
+    if (overwrite && cta.thread() == 0)
+      cta.store_shared(reinterpret_cast<U32x4*>(s.panel) + 2 * 64 * 8 - 1, U32x4{});
+    cta.wgmma_wait<0>();
+    for (int i = 0; i < 64; ++i) {
+      const int row = 16 * cta.warp() + (cta.lane() >> 2) + 8 * (i % 4 >> 1);
+      cta.store(out + row * 128 + 8 * (i / 4) + 2 * (cta.lane() & 3) + (i & 1), d[i]);
+    }
+  });
+}
+
+TEST_F(WgmmaTest, MultipliesAnOperandWhoseColumnsRunAlongItsRows) {
+  std::vector<std::uint16_t> image(2 * 64 * 64);
+  for (int k = 0; k < 64; ++k)
+    for (int n = 0; n < 128; ++n)
+      image[static_cast<std::size_t>(n / 64 * 64 * 64) +
+            device::swizzled_offset(static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(n % 64 / 8)) /
+                2 +
+            static_cast<std::uint32_t>(n % 8)] = bf16(b_at(k, n));
+  auto* columns = device.allocate_array<std::uint16_t>(image.size(), "columns");
+  auto* sums = device.allocate_array<float>(64 * 128, "sums");
+  device.write_from_host(columns, image.data(), image.size() * 2);
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    device.forget(sums, 64 * 128 * 4);
+    multiply_columns(device, columns, sums, seed);
+    std::vector<float> got(64 * 128);
+    device.read_to_host(got.data(), sums, got.size() * 4);
+    for (int row = 0; row < 64; ++row)
+      for (int n = 0; n < 128; ++n) {
+        float want = 0;
+        for (int k = 0; k < 64; ++k) want += a_at(row, k) * b_at(k, n);
+        EXPECT_EQ(got[static_cast<std::size_t>(row * 128 + n)], want) << "row " << row << " n " << n;
+      }
+    expect_fault(FaultKind::race, [&] { multiply_columns(device, columns, sums, seed, true); });
+  }
+}
+
 TEST_F(WgmmaTest, OrdinaryWritesNeedTheProxyFence) {
   fault_in_seeds<false>({FaultKind::proxy_race}, {.no_proxy_fence = true});
 }
@@ -250,6 +309,15 @@ TEST_F(WgmmaTest, FormAndConvergenceAreChecked) {
   });
   wgmma_fault(FaultKind::misaligned, device, [&](SimCta cta, Storage& s) {
     cta.wgmma_bf16<8>(own(cta), a, cta.wgmma_descriptor(s.panel + 64));  // one row down: not a swizzle atom
+  });
+  wgmma_fault(FaultKind::misaligned, device, [&](SimCta cta, Storage& s) {
+    cta.wgmma_bf16_columns<64>(own(cta), a, cta.wgmma_columns_descriptor(s.panel, 1024) + 2);
+  });
+  wgmma_fault(FaultKind::misaligned, device, [&](SimCta cta, Storage& s) {
+    cta.wgmma_bf16_columns<128>(own(cta), a, cta.wgmma_columns_descriptor(s.panel, 512));
+  });
+  wgmma_fault(FaultKind::out_of_bounds, device, [&](SimCta cta, Storage& s) {
+    cta.wgmma_bf16_columns<128>(own(cta), a, cta.wgmma_columns_descriptor(s.panel, 8192));
   });
   wgmma_fault(FaultKind::out_of_bounds, device, [&](SimCta cta, Storage& s) {
     cta.wgmma_bf16<16>(own(cta), a,

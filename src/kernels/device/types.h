@@ -46,6 +46,13 @@ constexpr std::uint64_t wgmma_descriptor_bits(std::uint32_t shared_address) {
   return (static_cast<std::uint64_t>(shared_address & 0x3FFFFu) >> 4) | (std::uint64_t{1} << 16) |
          (std::uint64_t{1024 >> 4} << 32) | (std::uint64_t{1} << 62);
 }
+// The same of an operand whose rows of 128 bytes run along N (64 columns), eight rows of K to an atom: the
+// leading offset is what lies between panels of 64 columns, a step of K is 2,048 bytes of the start address.
+constexpr std::uint64_t wgmma_columns_descriptor_bits(std::uint32_t shared_address, int panel_bytes) {
+  return (static_cast<std::uint64_t>(shared_address & 0x3FFFFu) >> 4) |
+         (static_cast<std::uint64_t>(panel_bytes >> 4) << 16) | (std::uint64_t{1024 >> 4} << 32) |
+         (std::uint64_t{1} << 62);
+}
 
 // Byte offset of 16-byte chunk `chunk` (0..7) of row `row` in a panel of 128-byte rows with the 128-byte
 // swizzle.

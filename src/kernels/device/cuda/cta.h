@@ -210,12 +210,20 @@ class CudaCta {
   __device__ std::uint64_t wgmma_descriptor(const void* panel) const {
     return wgmma_descriptor_bits(ptx::shared_address(panel));
   }
+  __device__ std::uint64_t wgmma_columns_descriptor(const void* panel, int panel_bytes) const {
+    return wgmma_columns_descriptor_bits(ptx::shared_address(panel), panel_bytes);
+  }
   __device__ void wgmma_fence() const { ptx::wgmma_fence(); }
   // Asynchronous: d may not be touched, a may not be changed, until a wait covers the group it was committed
   // in.
   template <int N>
   __device__ void wgmma_bf16(float* d, const std::uint32_t (&a)[4], std::uint64_t b) const {
     ptx::Wgmma<N>::run(d, a, b);
+  }
+  // b: of wgmma_columns_descriptor.
+  template <int N>
+  __device__ void wgmma_bf16_columns(float* d, const std::uint32_t (&a)[4], std::uint64_t b) const {
+    ptx::WgmmaColumns<N>::run(d, a, b);
   }
   // Adds: to what d holds; else d is only written.
   template <int N, bool Adds>

@@ -212,6 +212,11 @@ class SimCta {
                                  int line = __builtin_LINE()) const {
     return wgmma_descriptor_bits(lane_->shared_address(panel, {file, line}));
   }
+  std::uint64_t wgmma_columns_descriptor(const void* panel, int panel_bytes,
+                                         const char* file = __builtin_FILE(),
+                                         int line = __builtin_LINE()) const {
+    return wgmma_columns_descriptor_bits(lane_->shared_address(panel, {file, line}), panel_bytes);
+  }
   void wgmma_fence(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
     lane_->wgmma_fence({file, line});
   }
@@ -220,6 +225,12 @@ class SimCta {
                   int line = __builtin_LINE()) const {
     static_assert(N >= 8 && N <= 256 && N % 8 == 0);
     lane_->wgmma_bf16(N, d, a, b, {file, line});
+  }
+  template <int N>
+  void wgmma_bf16_columns(float* d, const std::uint32_t (&a)[4], std::uint64_t b,
+                          const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    static_assert(N >= 64 && N <= 256 && N % 64 == 0);
+    lane_->wgmma_bf16_columns(N, d, a, b, {file, line});
   }
   template <int N, bool Adds>
   void wgmma_e4m3(float* d, const std::uint32_t (&a)[4], std::uint64_t b, const char* file = __builtin_FILE(),
