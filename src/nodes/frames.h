@@ -11,7 +11,7 @@
 namespace fourfold::nodes {
 
 // Counts up with every change of what goes over the wire.
-inline constexpr std::uint32_t kProtocol = 5;
+inline constexpr std::uint32_t kProtocol = 6;
 
 enum class Frame : std::uint32_t {
   hello = 1,  // leader: a challenge

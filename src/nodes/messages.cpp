@@ -208,6 +208,7 @@ Bytes Answer::bytes() const {
   put_flag(out, done);
   out.put_list(std::span<const std::int32_t>(tokens));
   put_flag(out, is_error);
+  put_flag(out, is_of_no_rank);
   out.put(static_cast<std::uint32_t>(code)).put_text(message).put_text(hint);
   return out.take();
 }
@@ -218,6 +219,7 @@ Answer Answer::read(std::span<const std::byte> bytes) {
   out.done = get_flag(in);
   out.tokens = in.get_list<std::int32_t>();
   out.is_error = get_flag(in);
+  out.is_of_no_rank = get_flag(in);
   out.code = get_enum(in, Code::internal);
   out.message = in.get_text();
   out.hint = in.get_text();

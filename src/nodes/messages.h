@@ -91,6 +91,7 @@ struct Answer {
   bool done = true;
   std::vector<std::int32_t> tokens = {};
   bool is_error = false;
+  bool is_of_no_rank = false;  // what the ranks meet in has failed, and this one is there
   Code code = Code::internal;
   std::string message = {}, hint = {};
 

@@ -88,6 +88,7 @@ class RemotePrepared final : public backend::Prepared {
     }
     if (!answer.is_error) return answer;
     me_.collective->require_all_there(me_.rank);  // where another was lost this one stopped, and stays
+    if (answer.is_of_no_rank) throw RankLost(backend::kNoRank, answer.message);
     // What all ranks refuse is no failure; anything else is this rank's end, which it knows.
     if (answer.code == Code::device_lost || answer.code == Code::internal) lose(*link, answer.message);
     throw Error(answer.code, answer.message, answer.hint);

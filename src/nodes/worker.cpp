@@ -106,7 +106,9 @@ Answer do_call(backend::Prepared& prepared, const Call& call, std::vector<float>
 }
 
 Answer error_answer(Code code, const std::string& message, const std::string& hint = {}) {
-  return {.done = false, .tokens = {}, .is_error = true, .code = code, .message = message, .hint = hint};
+  Answer answer{.done = false, .is_error = true};
+  answer.code = code, answer.message = message, answer.hint = hint;
+  return answer;
 }
 
 // What is said to all is not meant for one that loads.
@@ -242,7 +244,8 @@ bool Worker::serve(Link& link) {
     } catch (const LinkLost&) {
       throw;
     } catch (const backend::RankLost& lost) {
-      answer = error_answer(lost.code(), lost.what());  // of another: this one stays
+      answer = error_answer(lost.code(), lost.what());  // of another, or of none: this one stays
+      answer.is_of_no_rank = lost.rank() == backend::kNoRank;
     } catch (const Error& error) {
       answer = error_answer(error.code(), error.what(), error.hint());
       if (error.code() == Code::device_lost || error.code() == Code::internal) end = std::current_exception();

@@ -70,9 +70,10 @@ TEST(Messages, TheOthersAsWell) {
   EXPECT_EQ(Settings::read(settings.bytes()).machine, "sm120 with 48 SMs");
   const Loaded loaded{7, {{"weights", 8}, {"pages", 9}}, {"a notice"}};
   EXPECT_EQ(Loaded::read(loaded.bytes()).bytes(), loaded.bytes());
-  const Answer answer{false, {1, 2}, true, Code::out_of_memory, "no room", "more"};
+  const Answer answer{false, {1, 2}, true, true, Code::out_of_memory, "no room", "more"};
   EXPECT_EQ(Answer::read(answer.bytes()).bytes(), answer.bytes());
   EXPECT_EQ(Answer::read(answer.bytes()).code, Code::out_of_memory);
+  EXPECT_TRUE(Answer::read(answer.bytes()).is_of_no_rank);
   const ModelSums sums{1, 2, 3};
   EXPECT_EQ(ModelSums::read(sums.bytes()), sums);
   const TensorSums tensors{{4, 5}};

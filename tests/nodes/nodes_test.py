@@ -579,24 +579,35 @@ class GatheredByNccl(Simulated):
         self.assertEqual(server.end(), 0)
 
     def test_an_error_of_nccls_that_no_lost_rank_explains(self):
-        """The request fails with NCCL's words; both processes live, and serve the next with another group."""
+        """The request fails with NCCL's words; both processes live, and serve the next with another group. Whoever meets it first."""
         fails = self.folder / "fails"
-        os.environ["FAKE_NCCL_FAILS"] = str(fails)
         self.addCleanup(os.environ.pop, "FAKE_NCCL_FAILS", None)
-        address = f"127.0.0.1:{free_port()}"
-        server = self.server("--nodes", "by-hand", "--rank-listen", address, "--token-file", str(self.token))
-        rank = self.rank(address)
-        server.wait()
-        wanted = self.answer(server)
-        fails.write_text("")
-        status, said = server.ask("/v1/completions", {"prompt": "one two", "max_tokens": 4, "model": "default"}, timeout=300)
-        self.assertEqual(status, 503, said)
-        self.assertIn("NCCL, gathering the ranks' parts: unhandled system error (2)", said["error"]["message"])
-        server.wait()
-        self.assertEqual(self.answer(server), wanted)
-        self.assertEqual([self.calls.read_text().count(f"init {number} of 2") for number in (0, 1)], [2, 2])
-        self.assertEqual(server.end(), 0)
-        self.assertEqual(rank.process.wait(20), 0, rank.text())
+        for met_by in (0, 1):
+            self.calls.unlink(missing_ok=True)
+            started = []
+            address = f"127.0.0.1:{free_port()}"
+            for number in (0, 1):
+                os.environ.pop("FAKE_NCCL_FAILS", None)
+                if number == met_by:
+                    os.environ["FAKE_NCCL_FAILS"] = str(fails)
+                started.append(self.rank(address) if number else self.server(
+                    "--nodes", "by-hand", "--rank-listen", address, "--token-file", str(self.token)))
+            server, rank = started
+            server.wait()
+            wanted = self.answer(server)
+            fails.write_text("")
+            status, said = server.ask("/v1/completions", {"prompt": "one two", "max_tokens": 4, "model": "default"}, timeout=300)
+            self.assertEqual(status, 503, said)
+            self.assertFalse(fails.exists(), "it was met")
+            self.assertIn(f"NCCL, gathering the ranks' parts: unhandled system error (2) (rank {met_by}); all ranks are there",
+                          said["error"]["message"])
+            server.wait()
+            self.assertEqual(self.answer(server), wanted)
+            self.assertEqual([self.calls.read_text().count(f"init {number} of 2") for number in (0, 1)], [2, 2])
+            self.assertNotIn("is gone", server.text())
+            self.assertNotIn("the leader is lost", rank.text())
+            self.assertEqual(server.end(), 0)
+            self.assertEqual(rank.process.wait(20), 0, rank.text())
 
     def test_what_cannot_be(self):
         def refused(words, **more):

@@ -97,8 +97,8 @@ class ToyPart final : public backend::Prepared {
   static constexpr std::size_t kColumns = 500;
   // Tokens of a step that meets the others without the collective, and of one that has its number for logits.
   static constexpr std::int32_t kWaitsElsewhere = 777, kTellsGeneration = 778;
-  // And of one in which what the ranks meet in fails rank 0, while the others wait.
-  static constexpr std::int32_t kGroupFails = 779;
+  // And of those in which what the ranks meet in fails rank 0, or rank 1, while the others wait.
+  static constexpr std::int32_t kGroupFails = 779, kGroupFailsElsewhere = 780;
   ToyPart(backend::PartOf part, const backend::Capacity& capacity,
           std::shared_ptr<backend::Collective> collective)
       : capacity_(capacity), collective_(std::move(collective)) {
@@ -120,9 +120,10 @@ class ToyPart final : public backend::Prepared {
     if (batch.tokens.front() < 0) fail(Code::invalid_request, "token {}", batch.tokens.front());
     if (batch.tokens.front() == 666 && program_.part.rank == 1) throw std::runtime_error("the toy broke");
     const int rank = program_.part.rank;
-    if (batch.tokens.front() == kGroupFails && rank == 0)
+    const std::int32_t token = batch.tokens.front();
+    if ((token == kGroupFails && rank == 0) || (token == kGroupFailsElsewhere && rank == 1))
       throw backend::RankLost(backend::kNoRank, "NCCL is out of order");
-    while (batch.tokens.front() == kWaitsElsewhere || batch.tokens.front() == kGroupFails) {
+    while (token == kWaitsElsewhere || token == kGroupFails || token == kGroupFailsElsewhere) {
       collective_->require_all_there(rank);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
