@@ -3,6 +3,7 @@
 users, greedy tokens compared).
 
     vllm_compare.py --out DIR [--model DIR] [--backends fourfold,marlin,humming] [--users 1,4,16,64] [--budget 560] [--only PART,PART]
+    vllm_compare.py --out DIR --tokens-only [--model DIR] [--text FILE] [--answers 32] [--backends fourfold,marlin,humming]
 
 Needs vLLM, fourfold, fourfold-torch and fourfold-vllm (or this tree: they are put on the path; FOURFOLD_KERNELS_LIBRARY names a library
 that was built with CUDA). Each part is a process of its own and leaves DIR/PART.json; a part that is there is not run again, so a
@@ -11,9 +12,14 @@ that are there. Parts share what is compiled through VLLM_CACHE_ROOT, TRITON_CAC
 
 The layer is that of Qwen3.5-35B-A3B (256 experts of 2,048 x 512, top 8), random NVFP4 weights. The model has that shape as well, with
 made-up weights of unit gain, the same in every run, unless --model names a checkpoint.
+
+--tokens-only compares what a trained model says (models/storyteller, unless --model names another): the text's paragraphs are begun
+and continued greedily, twice, and the text itself is read; where backends differ, how far apart the two best tokens were. Nothing is
+timed, so the model runs without torch.compile and graphs, and the backends beside each other, each with a log of its own in DIR.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -30,12 +36,15 @@ CHECKED_TOKENS = 64
 ROUNDS = 16  # calls of a graph, each with other experts: weights come from memory, not from the L2
 CACHE_BYTES = 32 << 30  # 64 users of 336 tokens are a third of it
 MODEL_REPEATS = 2
+TEXT = SOURCE / "tests/golden/storyteller/held_out.txt"
+PROMPT_WORDS, NEW_TOKENS, READ_TOKENS = 24, 128, 4095
+TOKEN_SEQUENCES = 16  # at once: generated tokens of 16 experts, top 4, are then at fourfold-vllm's limit of four an expert, prompts beyond it
 DEVICE = "cuda"
 START = time.time()
 
 
-def say(*words):
-    print(f"[{time.time() - START:6.1f} s]", *words, flush=True)
+def say(*words, sep=" "):
+    print(f"[{time.time() - START:6.1f} s]", *words, sep=sep, flush=True)
 
 
 def qwen35_shape():
@@ -329,6 +338,112 @@ def methods_of(model):
             if type(module).__name__.endswith("RoutedExperts") and hasattr(module, "quant_method")]
 
 
+# ---- what a trained model says ----
+
+
+def fused_overrides(model):
+    """What is not quantised may be named by patterns; vLLM 0.32 looks for the name of its own fused layer among them."""
+    quantization = json.loads((model / "config.json").read_text()).get("quantization_config", {})
+    ignored = [name for name in quantization.get("ignore", []) if name.endswith(".in_proj_a") and "*" in name]
+    if not ignored:
+        return {}
+    fused = [name.removesuffix("in_proj_a") + "in_proj_ba" for name in ignored]
+    return dict(quantization_config=dict(quantization, ignore=quantization["ignore"] + fused))
+
+
+def beginnings(text, count):
+    """Of `count` paragraphs, evenly spread over the text, the first words."""
+    paragraphs = [words for words in (part.split() for part in text.split("\n\n")) if len(words) > PROMPT_WORDS]
+    chosen = [paragraphs[i * len(paragraphs) // count] for i in range(min(count, len(paragraphs)))]
+    return [" ".join(words[:PROMPT_WORDS]) for words in chosen]
+
+
+def best_two(found):
+    """[the best token, how much less the second's log-probability is, the second token]"""
+    ordered = sorted(found.items(), key=lambda item: -item[1].logprob)
+    return [int(ordered[0][0]), ordered[0][1].logprob - ordered[1][1].logprob, int(ordered[1][0])]
+
+
+def tokens_part(backend, model, text, answers, keep):
+    from tokenizers import Tokenizer
+    from vllm import LLM, SamplingParams
+
+    try:
+        compile_together()
+    except ImportError as error:
+        say("one variant after the other:", error)
+    from vllm.plugins import load_general_plugins
+
+    load_general_plugins()
+    import fourfold_vllm
+
+    fourfold_vllm.register()
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    words = text.read_text()
+    prompts = [tokenizer.encode(begun).ids for begun in beginnings(words, answers)]
+    read = tokenizer.encode(words).ids[:READ_TOKENS]
+    # Dense layers of NVFP4 run on one kernel in all: what is compared is the experts'.
+    llm = LLM(model=str(model), skip_tokenizer_init=True, language_model_only=True, enforce_eager=True, max_model_len=READ_TOKENS + 1,
+              max_num_seqs=TOKEN_SEQUENCES, max_num_batched_tokens=READ_TOKENS + 1, gpu_memory_utilization=0.2,
+              kv_cache_memory_bytes=4 << 30, enable_prefix_caching=False, seed=0, disable_log_stats=True, gdn_prefill_backend="triton",
+              linear_backend="marlin", moe_backend="auto" if backend == "fourfold" else backend, hf_overrides=fused_overrides(model))
+    result = dict(startup_s=round(time.time() - START, 1), methods=sorted(set(llm.apply_model(methods_of)[0])), prompts=prompts)
+    say("engine up", result["methods"])
+
+    def answer():
+        params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True, detokenize=False, logprobs=2)
+        done = llm.generate([dict(prompt_token_ids=ids) for ids in prompts], params, use_tqdm=False)
+        return [[[int(chosen), *best_two(found)[1:]] for chosen, found in zip(one.outputs[0].token_ids, one.outputs[0].logprobs)]
+                for one in done]
+
+    result["answers"] = answer()
+    result["said"] = [tokenizer.decode([step[0] for step in one]) for one in result["answers"]]
+    say("answered; the first:", repr(result["said"][0]))
+    keep(result)
+    again = answer()
+    result["same_again"] = sum(one == two for one, two in zip(result["answers"], again))
+    params = SamplingParams(temperature=0.0, max_tokens=1, detokenize=False, prompt_logprobs=2)
+    found = llm.generate([dict(prompt_token_ids=read)], params, use_tqdm=False)[0].prompt_logprobs[1:]
+    result["read"] = [best_two(at) for at in found]
+    result["perplexity"] = math.exp(-statistics.fmean(at[token].logprob for token, at in zip(read[1:], found)))
+    say(f"perplexity of {len(found)} tokens: {result['perplexity']:.3f}; {result['same_again']} of {len(prompts)} answers the same again")
+    return result
+
+
+def gaps_line(gaps):
+    ordered = sorted(gaps)
+    return f"median {statistics.median(gaps):.3f}, 9 of 10 below {ordered[len(ordered) * 9 // 10]:.3f}, most {ordered[-1]:.3f}"
+
+
+def tokens_table(of):
+    lines = ["Greedy tokens of a trained model; gap: how far apart the two best tokens' log-probabilities were"]
+    for name, found in of.items():
+        gaps = [step[1] for one in found["answers"] for step in one]
+        lines.append(f"  {name:10s} {len(found['answers'])} answers of {NEW_TOKENS}, {found['same_again']} of them the same again; "
+                     f"perplexity of the text {found['perplexity']:.3f} ({len(found['read']) + 1} tokens; {', '.join(found['methods'])})")
+        lines.append(f"             gaps of all tokens: {gaps_line(gaps)}; below 0.1: {sum(gap < 0.1 for gap in gaps) / len(gaps):.1%}")
+    names = list(of)
+    for i, one in enumerate(names):
+        for other in names[i + 1:]:
+            places, seconds, agreed = [], 0, 0
+            for mine, theirs in zip(of[one]["answers"], of[other]["answers"]):
+                at = next((at for at, (a, b) in enumerate(zip(mine, theirs)) if a[0] != b[0]), None)
+                agreed += len(mine) if at is None else at
+                if at is not None:
+                    places.append((at + 1, mine[at][1], theirs[at][1]))
+                    seconds += mine[at][2] == theirs[at][0] and theirs[at][2] == mine[at][0]
+            lines.append(f"  {one} and {other}: {len(places)} of {len(of[one]['answers'])} answers part, after {agreed} tokens in common; "
+                         f"each's token is the other's second best in {seconds}")
+            if places:
+                lines.append("    at token " + ", ".join(str(at) for at, _, _ in sorted(places)))
+                lines.append(f"    gaps there, {one}'s: {gaps_line([gap for _, gap, _ in places])}")
+                lines.append(f"    gaps there, {other}'s: {gaps_line([gap for _, _, gap in places])}")
+            differ = [(a[1], b[1]) for a, b in zip(of[one]["read"], of[other]["read"]) if a[0] != b[0]]
+            tail = f"; gaps there, {one}'s: {gaps_line([a for a, _ in differ])}; {other}'s: {gaps_line([b for _, b in differ])}" if differ else ""
+            lines.append(f"    of the text's {len(of[one]['read'])} tokens the best differs in {len(differ)}{tail}")
+    return lines
+
+
 # ---- all of it ----
 
 
@@ -376,6 +491,9 @@ def table(out, backends, users):
                 count, gaps = parted(models[one]["tokens"], models[other]["tokens"])
                 tail = f", where {other}'s two best were {statistics.median(gaps):.3f} apart (median; most {max(gaps):.3f})" if gaps else ""
                 lines.append(f"  greedy tokens of {one} and {other} part in {count} of {len(models[one]['tokens'])} answers of 64{tail}")
+    said = {name: found["tokens-" + name] for name in backends if "read" in found.get("tokens-" + name, {})}
+    if said:
+        lines += tokens_table(said)
     for name, of in found.items():
         if "error" in of:
             lines.append(f"FAILED {name}: {of['error']}")
@@ -390,9 +508,14 @@ def main():
     parser.add_argument("--users", default="1,4,16,64")
     parser.add_argument("--budget", type=float, default=560.0, help="seconds; a part that has not begun by then is left for the next call")
     parser.add_argument("--only", default="", help="layer-fourfold,model-marlin,... instead of all")
+    parser.add_argument("--tokens-only", action="store_true", help="what a trained model says, and nothing else")
+    parser.add_argument("--text", type=pathlib.Path, default=TEXT, help="--tokens-only: what is read and continued")
+    parser.add_argument("--answers", type=int, default=32, help="--tokens-only: paragraphs that are continued")
     parser.add_argument("--compile-threads", type=int, default=8, help="of Inductor, while a model starts; 1: as vLLM has it")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.tokens_only and args.model is None:
+        args.model = SOURCE / "models/storyteller"
     backends, users = args.backends.split(","), [int(count) for count in args.users.split(",")]
     args.out.mkdir(parents=True, exist_ok=True)
     model = args.model or args.out / "shape"
@@ -404,7 +527,12 @@ def main():
         def keep(result):
             begun.write_text(json.dumps(result))
 
-        result = layer_part(backend, keep) if kind == "layer" else model_part(backend, model, args.model is None, users, args.compile_threads, keep)
+        if kind == "layer":
+            result = layer_part(backend, keep)
+        elif kind == "tokens":
+            result = tokens_part(backend, model, args.text, args.answers, keep)
+        else:
+            result = model_part(backend, model, args.model is None, users, args.compile_threads, keep)
         (args.out / f"{args.part}.json").write_text(json.dumps(result))
         begun.unlink(missing_ok=True)
         sys.stdout.flush()
@@ -413,7 +541,9 @@ def main():
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text(json.dumps(qwen35_shape()))
         (model / "generation_config.json").write_text(json.dumps(dict(do_sample=True, eos_token_id=[248046, 248044])))
-    wanted = [part for part in args.only.split(",") if part] or [f"{kind}-{name}" for kind in ("layer", "model") for name in backends]
+    kinds = ("tokens",) if args.tokens_only else ("layer", "model")
+    wanted = [part for part in args.only.split(",") if part] or [f"{kind}-{name}" for kind in kinds for name in backends]
+    beside = []
     for part in wanted:
         if (args.out / f"{part}.json").exists() and "error" not in json.loads((args.out / f"{part}.json").read_text()):
             continue
@@ -426,10 +556,26 @@ def main():
                            VLLM_USE_FLASHINFER_SAMPLER="0",
                            PYTHONPATH=os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH")] + PATHS)))
         command = [sys.executable, __file__, "--out", str(args.out), "--users", args.users, "--compile-threads", str(args.compile_threads),
-                   "--part", part]
-        done = subprocess.run(command + (["--model", str(args.model)] if args.model else []), env=environment)
+                   "--text", str(args.text), "--answers", str(args.answers), "--part", part]
+        command += ["--model", str(args.model)] if args.model else []
+        if part.startswith("tokens-"):
+            log = args.out / f"{part}.log"
+            with open(log, "w", encoding="utf-8") as file:
+                beside.append((part, log, subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)))
+            continue
+        done = subprocess.run(command, env=environment)
         if done.returncode != 0:
             (args.out / f"{part}.json").write_text(json.dumps(dict(error=f"ended with {done.returncode}; see above")))
+    for part, log, process in beside:
+        try:
+            code = process.wait(timeout=max(1.0, args.budget - (time.time() - START)))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        said = log.read_text(encoding="utf-8").splitlines()
+        say(f"== {part}", *(line for line in said[-40 if code else -400:] if code or line.startswith("[") and " s] " in line[:12]), sep="\n")
+        if code != 0:
+            (args.out / f"{part}.json").write_text(json.dumps(dict(error=f"ended with {code}; see {log.name}")))
     text = table(args.out, backends, users)
     (args.out / "compare.txt").write_text(text)
     print(text)
