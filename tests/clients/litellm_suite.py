@@ -18,7 +18,7 @@ from served import (PLAIN_SAYS, WEATHER, WEATHER_SAYS, WEATHER_SCHEMA, Served, c
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": WEATHER_SCHEMA}}]
 
 
-def three_turns(**where):
+def library_turns(**where):
     import litellm
     messages = []
     for turn in range(3):
@@ -41,17 +41,17 @@ def three_turns(**where):
 
 def hosted_vllm(url):
     """LiteLLM (litellm, hosted_vllm/): three turns with a tool call, the last streamed"""
-    three_turns(model="hosted_vllm/scripted", api_base=url + "/v1", api_key="unused")
+    library_turns(model="hosted_vllm/scripted", api_base=url + "/v1", api_key="unused")
 
 
 def openai_compatible(url):
     """LiteLLM (litellm, openai/): three turns with a tool call, the last streamed"""
-    three_turns(model="openai/scripted", api_base=url + "/v1", api_key="unused")
+    library_turns(model="openai/scripted", api_base=url + "/v1", api_key="unused")
 
 
 def anthropic(url):
     """LiteLLM (litellm, anthropic/): three turns with a tool call, the last streamed"""
-    three_turns(model="anthropic/scripted", api_base=url, api_key="unused")
+    library_turns(model="anthropic/scripted", api_base=url, api_key="unused")
 
 
 @contextlib.contextmanager
