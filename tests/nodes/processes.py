@@ -214,12 +214,12 @@ class SimulatedGroup(unittest.TestCase):
         self.scope.callback(end)
         return process
 
-    def rank(self, address, *more):
+    def rank(self, address, *more, inside=None):
         words = ["rank", "--join", address, "--token-file", str(self.token), *more]
-        return self.start(Process(self.folder, f"rank-{time.monotonic_ns()}", words))
+        return self.start(Process(self.folder, f"rank-{time.monotonic_ns()}", words, inside))
 
-    def server(self, *words):
-        return self.start(Server(self.folder, self.model, words, ranks=self.OPTIONS))
+    def server(self, *words, host="127.0.0.1", inside=None):
+        return self.start(Server(self.folder, self.model, words, host, inside, self.OPTIONS))
 
     def alone(self):
         return self.server()
