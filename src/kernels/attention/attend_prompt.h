@@ -97,6 +97,7 @@ FOURFOLD_DEVICE void attend_tile(Cta cta, const PromptParams& params, typename R
       });
   cta.sync_block();  // the query rows are in place
   const int first_row = 16 * warp + (cta.lane() >> 2);
+  const float scale_log2[2] = {params.scale_log2, params.scale_log2};
   PromptSoftmax state{{kFirstLargest<Row>, kFirstLargest<Row>}};
   float sums[Row::head_dim / 8][4] = {};
   for (int page = 0; page < unit.pages; ++page) {
@@ -106,7 +107,7 @@ FOURFOLD_DEVICE void attend_tile(Cta cta, const PromptParams& params, typename R
     score_prompt_page<Row>(cta, storage, ring, list, warp, score);
     if (last) hide_later(cta, first_row, score);
     hide_earlier<Row>(cta, params, unit, page, first_row, score);
-    weigh_page(cta, score, params.scale_log2, state, factor, weight);
+    weigh_page(cta, score, scale_log2, state, factor, weight);
     rescale_sums(cta, factor, sums);
     if (last)
       add_prompt_values<Row, true>(cta, storage, ring, list, warp, unit.written, weight, sums);

@@ -72,12 +72,12 @@ FOURFOLD_DEVICE void load_prompt_pages(Cta cta, const PromptParams& params, type
 
 // ---- math ----
 
-template <class Row, class Cta>
-FOURFOLD_DEVICE void score_prompt_page_wgmma(Cta cta, const unsigned char* query, const unsigned char* keys,
-                                             int warp, float (&score)[8][4]) {
-  constexpr int panels = Row::head_dim / 64;
+// Panels: of 64 columns, in the query rows as in the keys.
+template <int Panels, class Cta>
+FOURFOLD_DEVICE void score_page_wgmma(Cta cta, const unsigned char* query, const unsigned char* keys,
+                                      int warp, float (&score)[8][4]) {
   const std::uint64_t descriptor = cta.wgmma_descriptor(keys);
-  constexpr std::uint64_t panel_step = Row::Layout::piece_bytes / 16;
+  constexpr std::uint64_t panel_step = kPageTokens * 128 / 16;
 #pragma unroll
   for (int n = 0; n < 8; ++n)
 #pragma unroll
@@ -85,7 +85,7 @@ FOURFOLD_DEVICE void score_prompt_page_wgmma(Cta cta, const unsigned char* query
   // Two sets of operands: one is read while the other is multiplied.
   std::uint32_t a[2][4][4];
 #pragma unroll
-  for (int panel = 0; panel < panels; ++panel) {
+  for (int panel = 0; panel < Panels; ++panel) {
 #pragma unroll
     for (int s = 0; s < 4; ++s) load_rows<kTileRows>(cta, query, warp, 4 * panel + s, a[panel % 2][s]);
     cta.wgmma_fence();
@@ -95,7 +95,7 @@ FOURFOLD_DEVICE void score_prompt_page_wgmma(Cta cta, const unsigned char* query
       cta.template wgmma_bf16<kPageTokens>(&score[0][0], a[panel % 2][s],
                                            descriptor + panel * panel_step + 2u * static_cast<unsigned>(s));
     cta.wgmma_commit();
-    if (panel + 1 < panels)
+    if (panel + 1 < Panels)
       cta.template wgmma_wait<1>();
     else
       cta.template wgmma_wait<0>();
@@ -140,17 +140,18 @@ FOURFOLD_DEVICE void attend_tile_wgmma(Cta cta, const PromptParams& params, type
       });
   cta.barrier_sync(device::group_barrier(group), 128);  // the query rows are in place
   const int first_row = 16 * warp + (cta.lane() >> 2);
+  const float scale_log2[2] = {params.scale_log2, params.scale_log2};
   PromptSoftmax state{{kFirstLargest<Row>, kFirstLargest<Row>}};
   float sums[Row::head_dim / 8][4] = {};
   for (int page = 0; page < unit.pages; ++page) {
     const bool last = page == unit.pages - 1;
     float score[8][4], factor[2];
     std::uint32_t weight[4][4];
-    score_prompt_page_wgmma<Row>(cta, storage.query[group], ring.take(cta, storage), warp, score);
+    score_page_wgmma<Row::head_dim / 64>(cta, storage.query[group], ring.take(cta, storage), warp, score);
     ring.give_back(cta, storage);
     if (last) hide_later(cta, first_row, score);
     hide_earlier<Row>(cta, params, unit, page, first_row, score);
-    weigh_page(cta, score, params.scale_log2, state, factor, weight);
+    weigh_page(cta, score, scale_log2, state, factor, weight);
     rescale_sums(cta, factor, sums);
     const unsigned char* values = ring.take(cta, storage);
     if (last && unit.written < kPageTokens) {

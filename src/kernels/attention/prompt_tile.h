@@ -74,26 +74,27 @@ struct PromptSoftmax {
 };
 
 // One page's scores, as the tensor cores left them (register i of n8 tile n), become weights: the A
-// operands of four k16 steps. factor: what sums so far are multiplied with.
+// operands of four k16 steps. scale_log2: of the lane's rows. factor: what sums so far are multiplied with.
 template <class Cta>
-FOURFOLD_DEVICE void weigh_page(Cta cta, const float (&score)[8][4], float scale_log2, PromptSoftmax& state,
-                                float (&factor)[2], std::uint32_t (&weight)[4][4]) {
+FOURFOLD_DEVICE void weigh_page(Cta cta, const float (&score)[8][4], const float (&scale_log2)[2],
+                                PromptSoftmax& state, float (&factor)[2], std::uint32_t (&weight)[4][4]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
+    const float scale = scale_log2[half];
     float largest = state.largest[half];
 #pragma unroll
     for (int n = 0; n < 8; ++n)
       largest = Cta::max(largest, Cta::max(score[n][2 * half], score[n][2 * half + 1]));
     largest = Cta::max(largest, cta.shuffle_xor(largest, 1));
     largest = Cta::max(largest, cta.shuffle_xor(largest, 2));
-    factor[half] = exp2_weight<Cta>(Cta::mul(Cta::add(state.largest[half], -largest), scale_log2));
+    factor[half] = flat_weight<Cta>(Cta::mul(Cta::add(state.largest[half], -largest), scale));
     state.largest[half] = largest;
-    const float offset = -Cta::mul(largest, scale_log2);
+    const float offset = -Cta::mul(largest, scale);
     float total = Cta::mul(state.total[half], factor[half]);
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-      const float low = exp2_weight<Cta>(Cta::fma(score[n][2 * half], scale_log2, offset));
-      const float high = exp2_weight<Cta>(Cta::fma(score[n][2 * half + 1], scale_log2, offset));
+      const float low = flat_weight<Cta>(Cta::fma(score[n][2 * half], scale, offset));
+      const float high = flat_weight<Cta>(Cta::fma(score[n][2 * half + 1], scale, offset));
       total = Cta::add(total, Cta::add(low, high));
       weight[n / 2][2 * (n % 2) + half] = Cta::pack_bf16(low, high);
     }

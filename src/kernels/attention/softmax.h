@@ -29,10 +29,10 @@ FOURFOLD_DEVICE int window_of(const Params& params) {
     return 0;
 }
 
-// 2^x for x <= 0, and 0 below -126. Exactly 1 at 0: a row that meets a block it may not see must leave it
-// unchanged, bit for bit. Relative error at most 2^-22.4 (polynomial 2^-23.1 before rounding). NaN stays NaN.
+// 2^x for x in [-126, 0], exactly 1 at 0. Relative error at most 2^-22.4 (polynomial 2^-23.1 before
+// rounding). NaN stays NaN; of smaller x any number.
 template <class Cta>
-FOURFOLD_DEVICE float exp2_weight(float x) {
+FOURFOLD_DEVICE float exp2_inside(float x) {
   constexpr float round_magic =
       12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, left in the low bits
   const float shifted = Cta::add(x, round_magic);
@@ -44,7 +44,19 @@ FOURFOLD_DEVICE float exp2_weight(float x) {
   p = Cta::fma(p, rest, 0.693147004f);
   p = Cta::fma(p, rest, 1.0f);
   const float power = std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) << 23) + 0x3F800000u);
-  return x < -126.0f ? 0.0f : Cta::mul(p, power);
+  return Cta::mul(p, power);
+}
+// The same, and 0 below -126: a row that meets a block it may not see must leave it unchanged, bit for bit.
+template <class Cta>
+FOURFOLD_DEVICE float exp2_weight(float x) {
+  return x < -126.0f ? 0.0f : exp2_inside<Cta>(x);
+}
+// The same bits without a branch: for places where a thread computes many at once, which then run side by
+// side.
+template <class Cta>
+FOURFOLD_DEVICE float flat_weight(float x) {
+  const float inside = Cta::keep(exp2_inside<Cta>(x));  // so that it is not made a branch of
+  return x < -126.0f ? 0.0f : inside;
 }
 
 // The sigmoid of a gate; it does not keep NaN, so a gate that is none passes itself on.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/attention/prompt_row.h"
@@ -190,6 +191,22 @@ TEST(PromptMma, WindowsAndSinksGiveTheSameBitsInAnyBatch) {
   const Shape plain{.heads = 3, .kv_heads = 1};
   EXPECT_EQ((run_prompt<WindowMma<Bf16Kv>>(plain, kParts, {})),
             (run_prompt<Mma<Bf16Kv, 64>>(plain, kParts, {.seed = 4})));
+}
+
+// Prompts compute their weights side by side, decode one behind another.
+TEST(Softmax, FlatWeightsHaveTheBitsOfThoseWithABranch) {
+  using Host = device::SimCta;
+  const auto expect_same = [](float x) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(flat_weight<Host>(x)),
+              std::bit_cast<std::uint32_t>(exp2_weight<Host>(x)))
+        << x;
+  };
+  for (float x = 0; x > -130; x -= 0.00390625f * 1.37f) expect_same(x);
+  for (float x = -1; x > -3e38f; x *= 1.19f) expect_same(x);
+  for (const float x : {-0.0f, -126.0f, std::nextafter(-126.0f, -200.0f), kUnseen, kNothingSeen})
+    expect_same(x);
+  EXPECT_EQ(flat_weight<Host>(0.0f), 1.0f);
+  EXPECT_TRUE(std::isnan(flat_weight<Host>(std::nanf(""))));
 }
 
 // One arithmetic, two instructions.
