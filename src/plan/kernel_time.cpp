@@ -104,7 +104,7 @@ class Timer {
     if (kernel == "attend")
       return wait(kAttendStart) +
              std::max(work_.other_bytes / rate(), work_.chain * work_.link_bytes / sm_rate(work_.chain == 1));
-    if (kernel == "attend_prompt")
+    if (kernel == "attend_prompt" || kernel == "attend_latent_prompt")
       return wait(kAttendStart) + work_.flops / (prompt_flops() * clocks_per_us());
     if (kernel.starts_with("delta_")) return delta();
     if (kernel.starts_with("attend_latent") || kernel == "head_linear")

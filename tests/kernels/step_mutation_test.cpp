@@ -142,6 +142,18 @@ TEST(StepMutation, AttendPromptOfSeveralPanels) {
 // Wide tiles have the shortest ring: it wraps inside a unit.
 TEST(StepMutation, AttendLatent) { mutate_kernel("attend_latent", {}, Heads::wide); }
 TEST(StepMutation, AttendLatentPrompt) { mutate_kernel("attend_latent_prompt", {}, Heads::wide); }
+// Where two warpgroups have vectors of their own, a warp's rows of the query are its alone.
+TEST(StepMutation, AttendLatentPromptOfTwoGroups) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm90});
+  int rows = 0;
+  for (const plan::RowFacts& row : machine->rows(kernels::RowKind::step)) {
+    if (row.row != "attend_latent_prompt 256 x128 wgmma") continue;
+    mutate_row(plan::kSm90, row, {"attend_latent_wgmma.h", "page_ring.h", "attend_prompt_wgmma.h"});
+    ++rows;
+  }
+  EXPECT_EQ(rows, 1);
+}
 TEST(StepMutation, LatentRows) { mutate_kernel("latent_rows"); }
 TEST(StepMutation, TurnQueries) { mutate_kernel("turn_queries"); }
 TEST(StepMutation, HeadLinear) { mutate_kernel("head_linear"); }

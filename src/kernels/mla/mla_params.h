@@ -14,8 +14,8 @@
 namespace fourfold::mla {
 
 inline std::string attend_row(int latent, int tile) { return format("attend_latent {} x{}", latent, tile); }
-inline std::string prompt_row(int latent, int tile) {
-  return format("attend_latent_prompt {} x{}", latent, tile);
+inline std::string prompt_row(int latent, int tile, bool wgmma = false) {
+  return format("attend_latent_prompt {} x{}{}", latent, tile, wgmma ? " wgmma" : "");
 }
 // `from`: the projection's element, "f32" (generated rows) or "bf16" (prompt rows).
 inline std::string latent_rows_row(int latent, std::string_view from) {
@@ -95,6 +95,12 @@ struct AttendParams {
   // Prompts.
   std::uint16_t* out;  // [row_limit, heads, latent] bf16
 };
+
+// ---- query vectors of a block ----
+// Two widths of one arithmetic: few vectors are not worth the registers of many.
+constexpr int mma_tile(int vectors) { return vectors <= 16 ? 16 : 32; }
+// A block of wgmma has 64 vectors for each set of 256 value columns its two warpgroups can sum up.
+constexpr int wgmma_tile(int latent) { return latent > 256 ? 64 : 128; }
 
 // ---- grids ---- any grid does all units; best is one block a unit, at most a few times what the GPU holds
 constexpr std::int64_t vector_tiles(int row_count, int heads, int tile) {

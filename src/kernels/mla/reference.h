@@ -23,17 +23,41 @@ inline double decode_sums(int position) {
   return tile_roundings(most) + (24 + attention::split_count(position) / 8.0) * 0x1p-23;
 }
 inline double prompt_sums(int position) { return tile_roundings(position / kTilePositions + 1); }
+// With wgmma: a chain of four k16 steps a page and a product a page; sums of weights through an fma and eight
+// additions of a pair a page; then two more, the reciprocal and its product.
+inline double wgmma_sums(int position) {
+  const int pages = position / kPageTokens + 1;
+  return 4 * pages * std::exp2(-19.6) + (1 + 17 * pages + 4) * 0x1p-24;
+}
+
+// k16 steps of a score's longest chain: a quarter of them and one addition, or all.
+constexpr int mma_chain(int width) { return width / kPanelColumns + 1; }
+constexpr int wgmma_chain(int width) { return width / 16; }
+
+// What the kernels' order of operations adds to the error of a row.
+struct Roundings {
+  double sums;
+  int chain;
+};
+inline Roundings decode_roundings(int position, int width) {
+  return {decode_sums(position), mma_chain(width)};
+}
+inline Roundings prompt_roundings(int position, int width, bool wgmma) {
+  return wgmma ? Roundings{wgmma_sums(position), wgmma_chain(width)}
+               : Roundings{prompt_sums(position), mma_chain(width)};
+}
 
 // Softmax of one query vector over positions 0 to `position`. key(p, d): the cached numbers, of which the
 // first `latent` are the value.
 //
-// Scores. Each of four chains has a k16 step a panel, every step off by at most 2^-19.6 of its own sum of
-// |q k|: together panels * 2^-19.6 of A, that sum over all columns. Two additions, the scaling and the
-// subtraction of the largest round by 2^-24 each. The rest is as in attention's: a weight is off by a factor
-// within 1 +- d, in the numerator also by 2^-8 (bf16), and the result by half a unit of bf16.
+// Scores. A k16 step is off by at most 2^-19.6 of its own sum of |q k|. Each of mma's four chains has one a
+// panel: together panels * 2^-19.6 of A, that sum over all columns; wgmma's one chain has width / 16, each
+// off by that of A. Two additions, the scaling and the subtraction of the largest round by 2^-24 each. The
+// rest is as in attention's: a weight is off by a factor within 1 +- d, in the numerator also by 2^-8 (bf16),
+// and the result by half a unit of bf16.
 template <class Key>
 std::vector<Bounded> attended(const float* query, int latent, int width, double scale, int position,
-                              const Key& key, double sums_error) {
+                              const Key& key, const Roundings& roundings) {
   std::vector<double> score(static_cast<std::size_t>(position) + 1);
   double size_max = 0, score_max = -1e300, score_size = 0;
   for (int p = 0; p <= position; ++p) {
@@ -60,10 +84,9 @@ std::vector<Bounded> attended(const float* query, int latent, int width, double 
       size[static_cast<std::size_t>(d)] += w * std::abs(v);
     }
   }
-  const double panels = width / kPanelColumns + 1;
-  const double weight_error =
-      size_max * (panels * std::exp2(-19.6) + 2 * 0x1p-24) + 4 * score_size * 0x1p-22 + std::exp2(-22.4);
-  const double relative = 2.1 * weight_error + 0x1p-8 + sums_error + 0x1p-19;
+  const double weight_error = size_max * (roundings.chain * std::exp2(-19.6) + 2 * 0x1p-24) +
+                              4 * score_size * 0x1p-22 + std::exp2(-22.4);
+  const double relative = 2.1 * weight_error + 0x1p-8 + roundings.sums + 0x1p-19;
   std::vector<Bounded> out;
   for (int d = 0; d < latent; ++d) {
     const double exact = sum[static_cast<std::size_t>(d)] / total;

@@ -9,6 +9,7 @@
 #include "kernels/attention/combine.h"
 #include "kernels/launch/row.h"
 #include "kernels/mla/attend_latent.h"
+#include "kernels/mla/attend_latent_wgmma.h"
 #include "kernels/mla/head_linear.h"
 #include "kernels/mla/latent_page.h"
 #include "kernels/mla/mla_params.h"
@@ -83,6 +84,65 @@ struct AttendLatentRow {
   template <class Cta>
   static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
     attend_latent<AttendLatentRow>(cta, params);
+  }
+};
+
+template <class Page, int QuerySets, int Stages>
+struct PromptWgmmaStorage {
+  alignas(1024) unsigned char query[QuerySets][kGroupVectors * Page::width * 2];
+  alignas(1024) unsigned char page[Stages][Page::page_bytes];
+  device::Mbarrier full[Stages];
+  device::Mbarrier empty[Stages];
+};
+
+// Prompts with wgmma: its own bits, so on Hopper every prompt row has them.
+template <class ArchT, int Latent>
+struct PromptLatentWgmmaRow {
+  using Arch = ArchT;
+  using Page = LatentPage<Latent, kPanelColumns>;
+  using Params = AttendParams;
+  static constexpr bool is_prompt = true;
+  static constexpr int tile = wgmma_tile(Latent);
+  static constexpr int query_sets = tile / kGroupVectors;
+  static constexpr int query_set(int group) { return query_sets == 1 ? 0 : group; }
+  // Groups with the same vectors share the columns.
+  static constexpr int group_columns = query_sets == 1 ? Latent / kMathGroups : Latent;
+  static constexpr int first_panel(int group) {
+    return query_sets == 1 ? group * group_columns / kPanelColumns : 0;
+  }
+  static_assert(group_columns <= 256, "more sums than a thread has registers");
+
+  static constexpr int math_warps = 4 * kMathGroups;
+  static constexpr int threads = 32 * (math_warps + 4);
+  static constexpr int blocks_per_sm = 1;
+  static constexpr int math_registers = 232;
+  static constexpr int load_registers = 40;
+  template <int Stages>
+  using StorageOf = PromptWgmmaStorage<Page, query_sets, Stages>;
+  static constexpr int stages =
+      plan::deepest_stages<StorageOf, plan::smem_budget_for(ArchT::facts, blocks_per_sm), 4>();
+  using Storage = StorageOf<stages>;
+  static_assert(stages >= 2, "the next page must be on its way while this one is multiplied");
+  static_assert(
+      plan::FitsRegisterFile<ArchT::facts.registers_per_sm, plan::RoleRegisters<math_warps, math_registers>,
+                             plan::RoleRegisters<4, load_registers>>::value);
+
+  static constexpr const char* products = "wgmma";
+  static std::string name() { return prompt_row(Latent, tile, true); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<PromptLatentWgmmaRow>("attend_latent_prompt", "prompt");
+    facts.m = tile;
+    facts.n = kPageTokens;
+    facts.k = Page::width;
+    facts.stages = stages;
+    facts.head_dim = Latent;
+    facts.math_warps = math_warps;
+    facts.producer_warps = 4;
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    attend_latent_wgmma<PromptLatentWgmmaRow>(cta, params);
   }
 };
 
@@ -208,9 +268,14 @@ using RowsOfHeads = moe::RowList<
     HeadLinearRow<Arch, false, std::uint16_t, 32>>;
 // clang-format on
 
+template <class Arch>
+using PromptWgmmaRows = moe::RowList<PromptLatentWgmmaRow<Arch, 512>, PromptLatentWgmmaRow<Arch, 256>,
+                                     PromptLatentWgmmaRow<Arch, 64>>;
+
 // 512: DeepSeek-V3, Kimi-K2; 256: Mistral-Small-4; 64: small golden models.
 template <class Chip, class Arch = typename Chip::Shared>
-using Rows = moe::Join<RowsOfLatent<Arch, 512>, RowsOfLatent<Arch, 256>, RowsOfLatent<Arch, 64>,
-                       RowsOfHeads<Arch>, moe::RowList<CombineLatentRow<Arch>>>;
+using Rows =
+    moe::Join<RowsOfLatent<Arch, 512>, RowsOfLatent<Arch, 256>, RowsOfLatent<Arch, 64>, RowsOfHeads<Arch>,
+              moe::RowList<CombineLatentRow<Arch>>, moe::If<Chip::has_wgmma, PromptWgmmaRows<plan::Sm90>>>;
 
 }  // namespace fourfold::mla

@@ -123,15 +123,18 @@ struct LatentInputs {
   }
 };
 
-template <class Sums>
-void check_attended(StepRun& run, const LatentInputs& in, const std::uint16_t* out, const Sums& sums) {
+// roundings_at(position, width): mla::Roundings.
+template <class RoundingsAt>
+void check_attended(StepRun& run, const LatentInputs& in, const std::uint16_t* out,
+                    const RoundingsAt& roundings_at) {
   for (std::size_t i = 0; i < in.shape.parts.size(); ++i)
     for (const int r : run.sample(in.shape.parts[i].rows, 6))
       for (const int h : run.sample(in.shape.heads, 4)) {
         const int position = in.shape.parts[i].context + r;
         const auto want = mla::attended(
             in.query.data() + in.at(i, r, h, in.width), in.latent, in.width, in.scale_at(position), position,
-            [&](int p, int d) { return in.cache.number(in.batch.pages[i], p, d); }, sums(position));
+            [&](int p, int d) { return in.cache.number(in.batch.pages[i], p, d); },
+            roundings_at(position, in.width));
         const auto got = run.written(out + in.at(i, r, h, in.latent), static_cast<std::size_t>(in.latent));
         for (int d = 0; d < in.latent; ++d)
           run.compare_bound(bf16_value(got[static_cast<std::size_t>(d)]),
@@ -185,14 +188,21 @@ void prove_attend_latent(StepRun& run) {
   combine.out = run.take<std::uint16_t>(in.size(in.latent), "out");
   run.launch(attention::combine_row(in.latent),
              attention::combine_blocks(in.batch.tables.row_limit, shape.heads), combine);
-  check_attended(run, in, combine.out, mla::decode_sums);
+  check_attended(run, in, combine.out, mla::decode_roundings);
 }
 
 void prove_attend_latent_prompt(StepRun& run) {
   // Rows across a border of pages; a row alone; blocks that begin inside a row's heads.
+  const bool wgmma = run.test().row.producer_warps > 0;
   AttentionShape shape = latent_shape(run, {{50, 20}, {70, 1}});
   shape.heads = 3;
   if (run.test().variant == 1) shape.parts = {{0, 70}, {5, 7}, {0, 3}};
+  // Blocks of more vectors, whose ring of whole pages wraps inside a unit and between units.
+  if (wgmma && run.test().variant < 2) {
+    shape.parts = {{290, 20}, {70, 1}};
+    if (run.test().variant == 1) shape.parts = {{170, 70}, {5, 7}, {0, 3}};
+    shape.heads = 7;
+  }
   if (run.test().variant == 2) shape.parts = {{run.below(130), 1 + run.below(40)}, {run.below(70), 2}};
   // More pages than a warp holds the numbers of.
   if (run.test().variant > 2) {
@@ -210,7 +220,8 @@ void prove_attend_latent_prompt(StepRun& run) {
   mla::AttendParams params = in.params();
   params.out = run.take<std::uint16_t>(in.size(in.latent), "out");
   run.launch(run.test().row.row, blocks_for(run, units), params);
-  check_attended(run, in, params.out, mla::prompt_sums);
+  check_attended(run, in, params.out,
+                 [wgmma](int position, int width) { return mla::prompt_roundings(position, width, wgmma); });
 }
 
 }  // namespace fourfold::verify

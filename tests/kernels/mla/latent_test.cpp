@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "base/bf16.h"
@@ -190,7 +191,9 @@ void check_bounds(const std::vector<Part>& parts, int heads, How how = {}) {
             [&](int p, int d) {
               return value_of(cache[static_cast<std::size_t>(p)][static_cast<std::size_t>(d)]);
             },
-            Row::is_prompt ? prompt_sums(position) : decode_sums(position));
+            Row::is_prompt
+                ? prompt_roundings(position, Page::width, std::string_view(Row::products) == "wgmma")
+                : decode_roundings(position, Page::width));
         for (const Bounded& bounded : want)
           ASSERT_NEAR(value_of(out[at++]), bounded.value, bounded.error) << "position " << position;
       }
@@ -203,6 +206,8 @@ template <int Latent, int Tile>
 using Decode = AttendLatentRow<Arch, Latent, Tile, false>;
 template <int Latent, int Tile>
 using Prompt = AttendLatentRow<Arch, Latent, Tile, true>;
+template <int Latent>
+using Wgmma = PromptLatentWgmmaRow<plan::Sm90, Latent>;
 
 // Drafts over a border of pages and splits, one row alone, several pages.
 const std::vector<Part> kParts{{62, 4, 1}, {0, 1, 2}, {170, 2, 3}};
@@ -218,6 +223,15 @@ TEST(LatentAttention, AgreesWithDoublePrecision) {
   check_bounds<Prompt<512, 32>>({{50, 20, 1}}, 3);
 }
 
+// Blocks that begin inside a row's heads, rows over a border of pages, a second warpgroup without vectors,
+// tails of pages that were never written, and a page that only the block's last rows see.
+TEST(LatentAttention, OnHopperAgreesWithDoublePrecision) {
+  check_bounds<Wgmma<64>>(kParts, 5, {.gap = 1, .blocks = 2});
+  check_bounds<Wgmma<64>>({{0, 130, 1}, {70, 3, 2}}, 3, {.gap = 2, .blocks = 2, .seed = 3});
+  check_bounds<Wgmma<256>>({{50, 20, 1}}, 7, {.seed = 4});
+  check_bounds<Wgmma<512>>({{50, 20, 1}, {129, 1, 2}}, 5, {.blocks = 1, .seed = 5});
+}
+
 // Page numbers are read 32 at a time, splits grow at 1,024, 4,096 and 16,384: every page is another, and
 // counts.
 TEST(LatentAttention, AgreesWithDoublePrecisionFarBack) {
@@ -225,12 +239,14 @@ TEST(LatentAttention, AgreesWithDoublePrecisionFarBack) {
   check_bounds<Prompt<64, 32>>({{2'100, 12, 3}}, 3);
   check_bounds<Decode<64, 16>>({{1'022, 4, 1}, {4'094, 4, 2}, {16'900, 1, 3}}, 2, {.blocks = 7});
   check_bounds<Decode<64, 32>>({{2'300, 2, 4}}, 11);
+  check_bounds<Wgmma<64>>({{2'046, 4, 1}, {4'160, 1, 2}}, 2);
 }
 
 // Rows on both sides of where the scale grows, which is no border of pages.
 TEST(LatentAttention, AScaleThatGrowsIsTheRowsOwn) {
   check_bounds<Decode<64, 16>>(kParts, 5, {.growth = 65});
   check_bounds<Prompt<64, 32>>({{0, 40, 1}, {70, 3, 2}}, 3, {.growth = 24});
+  check_bounds<Wgmma<64>>({{0, 40, 1}, {70, 3, 2}}, 3, {.growth = 24});
 }
 
 // Every part alone, and in other company.
@@ -255,6 +271,10 @@ TEST(LatentAttention, GivesTheSameBitsInAnyBatchGridAndPageTable) {
   check_same_bits<Prompt<64, 16>>(kParts, 5);
   check_same_bits<Prompt<64, 32>>(kParts, 11);
   check_same_bits<Decode<512, 32>>({{62, 3, 1}}, 12);
+  check_same_bits<Wgmma<64>>(kParts, 11);
+  check_same_bits<Wgmma<64>>({{40, 50, 1}}, 3);
+  check_same_bits<Wgmma<256>>({{62, 3, 1}}, 12);
+  check_same_bits<Wgmma<512>>({{62, 3, 1}}, 25);
 }
 
 TEST(LatentAttention, GivesTheSameBitsInTilesOf16And32) {

@@ -90,13 +90,17 @@ void Runner::attend_latent(const DeviceLatent& mixer) {
   attend.scale_log2 = mixer.scale * kLog2E;
   attend.growth_positions = mixer.growth_positions;
   attend.grown_scale = mixer.grown_scale;
-  const int tile = mixer.heads * shape_.sequence_rows <= 16 ? 16 : 32;
+  const int vectors = mixer.heads * shape_.sequence_rows, mma_tile = mla::mma_tile(vectors);
   if (shape_.role == Role::prefill) {
     attend.out = buffers_.attended;
+    // wgmma has bits of its own, so the chip decides and no batch does. It is the faster one for few vectors
+    // as well: a block takes a page for 64 or 128 of them in less time than a block of mma for 16.
+    const bool wgmma = machine_.arch().has_wgmma;
+    const int tile = wgmma ? mla::wgmma_tile(mixer.page_latent) : mma_tile;
     // A block a unit, and for each sequence one that may stay without any.
     const std::int64_t units = mla::vector_tiles(shape_.rows, mixer.heads, tile) + shape_.sequences;
-    machine_.launch(multiplier_.step_row(mla::prompt_row(mixer.page_latent, tile)), static_cast<int>(units),
-                    attend);
+    machine_.launch(multiplier_.step_row(mla::prompt_row(mixer.page_latent, tile, wgmma)),
+                    static_cast<int>(units), attend);
     return;
   }
   // Two numbers for every page_latent of them: the workspace is divided so, whatever its size.
@@ -105,7 +109,7 @@ void Runner::attend_latent(const DeviceLatent& mixer) {
                            buffers_.workspace_bytes / static_cast<std::size_t>(mixer.page_latent + 2) * 2;
   attend.partial_scale =
       reinterpret_cast<float*>(static_cast<unsigned char*>(buffers_.workspace) + room / 256 * 256);
-  machine_.launch(multiplier_.step_row(mla::attend_row(mixer.page_latent, tile)), 2 * machine_.sm_count(),
+  machine_.launch(multiplier_.step_row(mla::attend_row(mixer.page_latent, mma_tile)), 2 * machine_.sm_count(),
                   attend);
   attention::CombineParams combine{};
   combine.tables = places_.tables;
