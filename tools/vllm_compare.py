@@ -514,7 +514,7 @@ def main():
     parser.add_argument("--compile-threads", type=int, default=8, help="of Inductor, while a model starts; 1: as vLLM has it")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.tokens_only and args.model is None:
+    if args.model is None and (args.tokens_only or args.only.startswith("tokens-")):
         args.model = SOURCE / "models/storyteller"
     backends, users = args.backends.split(","), [int(count) for count in args.users.split(",")]
     args.out.mkdir(parents=True, exist_ok=True)
