@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/block.h"
+#include "sim/cluster.h"
 #include "sim/dice.h"
 #include "sim/sm_room.h"
 
@@ -39,7 +39,7 @@ struct Launched {
   LaunchStats stats;
   std::vector<BankTraffic> traffic;
   LaunchContext context;
-  std::vector<int> order;  // of its blocks
+  std::vector<int> order;  // of its clusters; a block without one counts as such
   std::size_t next = 0;    // in `order`: the first that has not started
   std::size_t running = 0;
 };
@@ -63,10 +63,12 @@ class Residents {
 
  private:
   struct Running {
-    std::unique_ptr<Block> block;
+    std::unique_ptr<Cluster> cluster;
     Launched* launch;
-    int sm;
+    std::vector<int> sms;  // of its blocks
   };
+  bool take_room(const Launched& launch, std::vector<int>& sms);
+  void give_back(const Launched& launch, const std::vector<int>& sms);
   void start_waiting_blocks();
   void end_of(std::size_t at);
   bool nobody_brings_anything();
