@@ -82,19 +82,6 @@ int Barriers::for_copy(Thread& thread, const void* address, SiteTable::Id site) 
   return index;
 }
 
-std::string Barriers::find_for_send(const View& view, std::uint32_t offset, int& index) {
-  index = index_at_[offset / 8];
-  if (index < 0) return format("its shared byte {} is no initialised barrier", with_commas(offset));
-  Barrier& barrier = at(index);
-  const bool is_own = view.self == barrier.initialiser;
-  if (!barrier.fenced || (!is_own && view.happened[barrier.initialiser] < barrier.fence_clock))
-    return format("its {} initialised {} at {}, but {}", block_.thread_text(barrier.initialiser),
-                  describe(index), block_.site_text(barrier.site),
-                  barrier.fenced ? "nothing orders that before this" : "no fence_barrier_init followed");
-  barrier.takes_sends = true;
-  return {};
-}
-
 void Barriers::arrive(Thread& thread, const void* address, std::int64_t expect_bytes, SiteTable::Id site) {
   Barrier& barrier = usable(thread, address, site, expect_bytes < 0 ? "arrive" : "arrive_expect");
   const int index = static_cast<int>(&barrier - mbarriers_.data());
@@ -147,9 +134,9 @@ void Barriers::land(int index, std::uint32_t bytes, SiteTable::Id site) {
   Barrier& barrier = at(index);
   barrier.bytes -= bytes;
   if (barrier.bytes < -kBytesMax)
-    block_.fault(
-        FaultKind::barrier_misuse, nullptr, site,
-        format("copies brought {} bytes more than {} expects", with_commas(-barrier.bytes), describe(index)));
+    block_.fault(FaultKind::barrier_misuse, nullptr, site,
+                 format("bulk copies brought {} bytes more than {} expects", with_commas(-barrier.bytes),
+                        describe(index)));
   settle(barrier, nullptr, site);
 }
 
@@ -162,8 +149,9 @@ void Barriers::complete(Barrier& barrier, const Thread* thread, SiteTable::Id si
   if (barrier.copies_in_flight != 0)
     block_.fault(
         FaultKind::barrier_misuse, thread, site,
-        format("{} completed its phase while {} {} on it were in flight: their bytes were not expected",
-               describe(index), barrier.copies_in_flight, barrier.takes_sends ? "sends" : "bulk copies"));
+        format(
+            "{} completed its phase while {} bulk copies on it were in flight: their bytes were not expected",
+            describe(index), barrier.copies_in_flight));
   if (barrier.woken != 0)
     block_.fault(
         FaultKind::barrier_overrun, thread, site,

@@ -27,7 +27,6 @@ struct Barrier {
   std::int64_t bytes = 0;   // expected less landed; may be negative for a while
   std::uint32_t phase = 0;  // the current, incomplete one
   int copies_in_flight = 0;
-  bool takes_sends = false;
 
   ClockRef gathering;     // released into by this phase's arrivals
   ClockRef last_arrival;  // what was joined last: the next lane of a warp brings the same
@@ -56,10 +55,6 @@ class Barriers {
   // For the copy engine: the barrier a bulk copy of this thread completes on.
   int for_copy(Thread& thread, const void* address, SiteTable::Id site);
   Barrier& at(int index) { return mbarriers_[static_cast<std::size_t>(index)]; }
-  // For a send to this block, by a thread that knows so much of it: the barrier at this shared byte, or why
-  // there is none.
-  std::string find_for_send(const View& view, std::uint32_t offset, int& index);
-  bool takes_sends(int index) const { return mbarriers_[static_cast<std::size_t>(index)].takes_sends; }
   void land(int index, std::uint32_t bytes, SiteTable::Id site);
 
   // For the copies of single threads: the barrier their completion arrives on, and that arrival, with what

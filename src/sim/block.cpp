@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "sim/cluster.h"
 #include "sim/lane.h"
 
 namespace fourfold::sim {
@@ -17,9 +16,8 @@ constexpr int kWarpThreads = 32;
 
 }  // namespace
 
-Block::Block(LaunchContext& launch, Cluster& cluster, StackPool& stacks, std::size_t first_stack)
+Block::Block(LaunchContext& launch, StackPool& stacks, std::size_t first_stack)
     : launch_(launch),
-      cluster_(cluster),
       stacks_(stacks),
       first_stack_(first_stack),
       thread_count_(static_cast<std::uint32_t>(launch.config.threads)),
@@ -92,31 +90,23 @@ void Block::start(int index) {
     warp.issued.clear();
     warp.wgmma_fenced = false;
     warp.wgmma_committed = warp.wgmma_target = 0;
-    warp.cluster_arrived = warp.cluster_waited = 0;
   }
 }
 
 bool Block::go_on() {
-  Thread* next = std::exchange(parked_, nullptr);
-  try {
-    if (next == nullptr) next = pick();
-  } catch (...) {
-    abandon();
-    throw;
-  }
-  if (next == nullptr) return false;
+  Thread* const next = parked_ != nullptr ? std::exchange(parked_, nullptr) : pick();
   Fiber::transfer(host_, next->fiber);
   if (failure_) {
     cancel();
     std::rethrow_exception(std::exchange(failure_, nullptr));
   }
-  if (unfinished_ != 0) return false;
+  if (parked_ != nullptr) return false;
   check_end();
   for (Warp& warp : warps_) launch_.stats.uncounted_accesses += warp.banks.uncounted();
   return true;
 }
 
-// Another block of the grid has failed, or this one while none of its threads ran.
+// Another block of the grid has failed.
 void Block::abandon() {
   failure_ = std::make_exception_ptr(Cancelled{});
   cancel();
@@ -185,9 +175,6 @@ void Block::leave(Thread& thread) {
     fault(FaultKind::divergent_collective, &thread, 0,
           format("returned from the kernel while other lanes of its warp wait in {} at {}", name_of(warp.op),
                  site_text(warp.site)));
-  if (warp.cluster_arrived != warp.cluster_waited)
-    fault(FaultKind::barrier_misuse, &thread, 0,
-          "returned from the kernel behind a cluster_arrive, with no cluster_wait since");
   warp.finished |= thread.bit();
   if (warp.finished == ~0u) flush_banks(warp);
 }
@@ -200,7 +187,7 @@ void Block::end_of(Thread& thread) {
   Fiber* next = &host_;
   if (!failure_ && unfinished_ != 0) {
     try {
-      if (Thread* const other = pick()) next = &other->fiber;
+      next = &pick()->fiber;
       ++launch_.stats.switches;
     } catch (...) {
       failure_ = std::current_exception();
@@ -257,11 +244,11 @@ void Block::suspend(Thread& thread) {
   Thread* const next = pick();
   if (next == &thread) return;
   ++launch_.stats.switches;
-  Fiber::transfer(thread.fiber, next != nullptr ? next->fiber : host_);
+  Fiber::transfer(thread.fiber, next->fiber);
   if (cancelling_) throw Cancelled{};
 }
 
-// The next lane of the warp whose turn it is, or of the next warp; null where another block is to run.
+// The next lane of the warp whose turn it is, or of the next warp.
 Thread* Block::pick() {
   for (;;) {
     Warp& warp = warps_[current_warp_];
@@ -279,7 +266,7 @@ Thread* Block::pick() {
       warp.turn &= ~(1u << lane);
       return &warp.threads[lane];
     }
-    if (!next_turn()) return nullptr;
+    next_turn();
   }
 }
 
@@ -289,8 +276,7 @@ std::uint32_t Block::ready_warps() const {
   return ready;
 }
 
-bool Block::next_turn() {
-  if (cluster_.is_turn_over()) return false;
+void Block::next_turn() {
   ++launch_.stats.turns;
   count_step(nullptr, 0);
   if (!seeded_) {
@@ -300,10 +286,7 @@ bool Block::next_turn() {
   }
   std::uint32_t ready = ready_warps();
   while (!ready) {
-    if (!copies_.any_in_flight()) {
-      if (cluster_.size() > 1) return false;
-      deadlock();
-    }
+    if (!copies_.any_in_flight()) deadlock();
     copies_.land_one(dice());
     ready = ready_warps();
   }
@@ -326,7 +309,6 @@ bool Block::next_turn() {
     const std::uint32_t quick = warp.runnable & ~temper_.slow;
     if (quick) warp.turn = quick;
   }
-  return true;
 }
 
 }  // namespace fourfold::sim

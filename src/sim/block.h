@@ -55,24 +55,19 @@ struct LaunchContext {
   MutationKind mutation = MutationKind::skip;
 };
 
-class Cluster;
-
 class Block {
  public:
   // first_stack: of the pool, where other blocks run beside this one.
-  Block(LaunchContext& launch, Cluster& cluster, StackPool& stacks, std::size_t first_stack);
+  Block(LaunchContext& launch, StackPool& stacks, std::size_t first_stack = 0);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   // Runs block number `index`; throws the first Fault. go_on() returns true when the block has ended, false
-  // when a thread gave way, and where others of its cluster are to run: because it can do nothing without
-  // them, or because it was its turn for long enough.
+  // when a thread gave way.
   void start(int index);
   bool go_on();
   void abandon();
-  bool gave_way() const { return parked_ != nullptr; }
-  bool can_go_on() const { return parked_ != nullptr || ready_warps() != 0 || copies_.any_in_flight(); }
 
   // ---- for the members of the device language ----
   const LaunchConfig& config() const { return launch_.config; }
@@ -81,8 +76,6 @@ class Block {
   Grid& grid() { return launch_.grid; }
   GlobalMemory& memory() { return launch_.memory; }
   int index() const { return index_; }
-  int rank_in_cluster() const { return index_ % launch_.config.cluster; }
-  Cluster& cluster() { return cluster_; }
   SharedMemory& shared() { return shared_; }
   Barriers& barriers() { return barriers_; }
   Copies& copies() { return copies_; }
@@ -155,7 +148,6 @@ class Block {
                           const std::string& action);
   [[noreturn]] void fault(const GlobalConflict& conflict, const Thread* thread, SiteTable::Id site,
                           const std::string& action);
-  std::string conflict_text(const SharedConflict& conflict, const std::string& action) const;
   // Offset of a pointer into shared memory, checked for bounds and alignment.
   std::uint32_t shared_offset(const Thread& thread, const void* pointer, std::uint32_t bytes,
                               std::uint32_t alignment, SiteTable::Id site, const char* action);
@@ -183,7 +175,7 @@ class Block {
   void leave(Thread& thread);
   void end_of(Thread& thread);
   Thread* pick();
-  bool next_turn();
+  void next_turn();
   std::uint32_t ready_warps() const;
   void flush_banks(Warp& warp);
   [[noreturn]] void deadlock();
@@ -192,7 +184,6 @@ class Block {
   std::string looking_text(const Warp& warp) const;
 
   LaunchContext& launch_;
-  Cluster& cluster_;
   StackPool& stacks_;
   std::size_t first_stack_;
   std::uint32_t thread_count_;

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "base/format.h"
-#include "sim/cluster.h"
+#include "sim/block.h"
 
 namespace fourfold::sim {
 namespace {
@@ -52,8 +52,6 @@ std::string_view name_of(Collective op) {
     case Collective::wgmma_wait: return "wgmma_wait";
     case Collective::raise_registers: return "raise_registers";
     case Collective::drop_registers: return "drop_registers";
-    case Collective::cluster_arrive: return "cluster_arrive";
-    case Collective::cluster_wait: return "cluster_wait";
   }
   return "unknown";
 }
@@ -80,15 +78,12 @@ std::string Block::thread_text(std::uint32_t thread) const {
 std::string Block::party_text(Epoch epoch, SiteTable::Id site) const {
   const std::uint32_t party = party_of(epoch);
   if (party < thread_count_) return format("{} at {}", thread_text(party), site_text(site));
-  const bool is_wgmma = party < barrier_party(0);
-  const bool is_send = !is_wgmma && barriers_.takes_sends(static_cast<int>(party - barrier_party(0)));
-  return format(is_wgmma  ? "a wgmma issued at {}"
-                : is_send ? "a send at {}"
-                          : "a bulk copy issued at {}",
+  return format(party < barrier_party(0) ? "a wgmma issued at {}" : "a bulk copy issued at {}",
                 site_text(site));
 }
 
-std::string Block::conflict_text(const SharedConflict& conflict, const std::string& action) const {
+void Block::fault(const SharedConflict& conflict, const Thread* thread, SiteTable::Id site,
+                  const std::string& action) {
   const std::string where = format("{} at shared byte {}: ", action, with_commas(conflict.offset));
   std::string detail;
   switch (conflict.kind) {
@@ -108,12 +103,7 @@ std::string Block::conflict_text(const SharedConflict& conflict, const std::stri
       detail = format("{} by {}, and nothing orders the two", conflict.other_wrote ? "written" : "read",
                       party_text(conflict.other, conflict.site));
   }
-  return where + detail;
-}
-
-void Block::fault(const SharedConflict& conflict, const Thread* thread, SiteTable::Id site,
-                  const std::string& action) {
-  fault(conflict.kind, thread, site, conflict_text(conflict, action));
+  fault(conflict.kind, thread, site, where + detail);
 }
 
 void Block::fault(const GlobalConflict& conflict, const Thread* thread, SiteTable::Id site,
@@ -192,8 +182,6 @@ std::string Block::waiting_text(const Warp& warp) const {
       what += ", for the other lanes";
     else if (warp.op == Collective::sync_block || warp.op == Collective::barrier_sync)
       what += barriers_.describe_named(warp);
-    else if (warp.op == Collective::cluster_wait)
-      what += cluster_.describe();
     else
       what += warpgroups_.describe_wait(warp);
     line(warp.arrived, what);

@@ -18,7 +18,6 @@ void Copies::reset() {
   bulk_.clear();
   pieces_.clear();
   arrivals_.clear();
-  sent_.clear();
 }
 
 void Copies::bulk_load(Thread& thread, void* to, const void* from, int bytes, const void* barrier,
@@ -87,9 +86,8 @@ void Copies::arrive(Thread& thread, const void* barrier, SiteTable::Id site) {
 }
 
 void Copies::land_one(Dice* dice) {
-  const std::size_t copies = pieces_.size() + arrivals_.size();
-  const std::size_t chosen = dice ? dice->below(static_cast<std::uint32_t>(copies + sent_.size())) : 0;
-  if (chosen >= copies) return land_sent(chosen - copies);
+  const std::size_t waiting = pieces_.size() + arrivals_.size();
+  const std::size_t chosen = dice ? dice->below(static_cast<std::uint32_t>(waiting)) : 0;
   if (chosen >= pieces_.size()) return land_arrival(chosen - pieces_.size());
   const Piece piece = pieces_[chosen];
   if (dice) {
@@ -106,21 +104,6 @@ void Copies::land_one(Dice* dice) {
   const SiteTable::Id site = bulk.site;
   if (pieces_.empty()) bulk_.clear();
   block_.barriers().land(barrier, piece.bytes, site);
-}
-
-void Copies::take_sent(std::uint32_t to, const void* value, std::uint32_t bytes, int barrier,
-                       SiteTable::Id site) {
-  Sent& sent = sent_.emplace_back(Sent{to, bytes, {}, barrier, site});
-  std::memcpy(sent.value, value, bytes);
-  ++block_.barriers().at(barrier).copies_in_flight;
-}
-
-void Copies::land_sent(std::size_t chosen) {
-  const Sent sent = sent_[chosen];
-  sent_.erase(sent_.begin() + static_cast<std::ptrdiff_t>(chosen));
-  std::memcpy(block_.shared().data() + sent.to, sent.value, sent.bytes);
-  --block_.barriers().at(sent.barrier).copies_in_flight;
-  block_.barriers().land(sent.barrier, sent.bytes, sent.site);
 }
 
 void Copies::copy(Thread& thread, void* to, const void* from, std::uint32_t bytes, SiteTable::Id site,
@@ -168,11 +151,6 @@ void Copies::check_end() {
   if (!arrivals_.empty())
     block_.fault(FaultKind::leftover_copy, nullptr, arrivals_.front().site,
                  "the block ended while copies that arrive on a barrier were in flight");
-  if (!sent_.empty())
-    block_.fault(
-        FaultKind::leftover_copy, nullptr, sent_.front().site,
-        format("the block ended while {} sends to it were in flight, the first of {} bytes to shared byte {}",
-               sent_.size(), sent_.front().bytes, with_commas(sent_.front().to)));
   if (!pieces_.empty()) {
     const Bulk& bulk = bulk_[pieces_.front().copy];
     block_.fault(FaultKind::leftover_copy, nullptr, bulk.site,

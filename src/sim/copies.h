@@ -3,7 +3,6 @@
 // single threads land some time before the wait that covers them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -31,10 +30,7 @@ class Copies {
   // An arrival on the barrier once all copies the thread has issued so far have landed.
   void arrive(Thread& thread, const void* barrier, SiteTable::Id site);
 
-  // What a block of the cluster sends to this one, to complete on the barrier of that number.
-  void take_sent(std::uint32_t to, const void* value, std::uint32_t bytes, int barrier, SiteTable::Id site);
-
-  bool any_in_flight() const { return !pieces_.empty() || !arrivals_.empty() || !sent_.empty(); }
+  bool any_in_flight() const { return !pieces_.empty() || !arrivals_.empty(); }
   // Lets one piece land: the oldest, or a random one.
   void land_one(Dice* dice);
 
@@ -67,21 +63,12 @@ class Copies {
     std::uint32_t fenced;
     SiteTable::Id site;
   };
-  struct Sent {
-    std::uint32_t to;
-    std::uint32_t bytes;
-    std::byte value[16];
-    int barrier;
-    SiteTable::Id site;
-  };
   void land_arrival(std::size_t chosen);
-  void land_sent(std::size_t chosen);
 
   Block& block_;
   std::vector<Bulk> bulk_;
   std::vector<Piece> pieces_;
   std::vector<Arrival> arrivals_;
-  std::vector<Sent> sent_;
 };
 
 }  // namespace fourfold::sim

@@ -1,7 +1,6 @@
 #include "sim/device.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -58,12 +57,6 @@ void Device::check_config(const LaunchConfig& config) const {
   if (config.blocks < 1 || static_cast<std::uint32_t>(config.blocks) > GlobalMemory::kBlocksMax)
     fail(Code::invalid_request, "{}: {} blocks; the simulator takes 1 to {}", config.name, config.blocks,
          GlobalMemory::kBlocksMax);
-  if (config.cluster < 1 || config.cluster > 8 || !std::has_single_bit(static_cast<unsigned>(config.cluster)))
-    fail(Code::invalid_request, "{}: clusters of {} blocks; 2, 4 and 8 are on every chip that has them",
-         config.name, config.cluster);
-  if (config.blocks % config.cluster != 0)
-    fail(Code::invalid_request, "{}: {} blocks are no whole clusters of {}", config.name, config.blocks,
-         config.cluster);
   if (config.shared_bytes < 0 || config.shared_bytes > config.shared_limit_bytes)
     throw Fault(FaultKind::shared_limit, place_of(config),
                 format("asks for {} bytes of shared memory; a block of this chip has {}",
@@ -74,7 +67,7 @@ void Device::check_config(const LaunchConfig& config) const {
         FaultKind::register_rule, place_of(config),
         format("asks for {} registers a thread with {} threads; a block has 65,536, a thread at most 255",
                config.registers_per_thread, config.threads));
-  if (config.together || config.cluster > 1) require_resident(config);
+  if (config.together) require_all_resident(config);
 }
 
 LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
@@ -94,7 +87,7 @@ LaunchStats Device::run(const LaunchConfig& asked, Kernel kernel) {
   sites_.forget_executed();
   last_grid_ = grid.id;
 
-  launched->order.resize(static_cast<std::size_t>(config.blocks / config.cluster));
+  launched->order.resize(static_cast<std::size_t>(config.blocks));
   std::iota(launched->order.begin(), launched->order.end(), 0);
   if (config.seed != 0) {
     Dice dice(config.seed, std::uint64_t{grid.id} << 32);

@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "base/format.h"
-#include "sim/cluster.h"
+#include "sim/block.h"
 #include "sim/tensor_math.h"
 
 namespace fourfold::sim {
@@ -116,24 +116,6 @@ void Lane::wait_predecessors(Site at) const {
 void Lane::release_successors(Site at) const {
   if (!block_.skips(block_.sites().intern(at), SyncOp::release_successors))
     block_.release_block(thread_.visible);
-}
-
-int Lane::cluster_rank() const { return block_.rank_in_cluster(); }
-
-void Lane::cluster_arrive(Site at) const {
-  const SiteTable::Id site = block_.sites().intern(at);
-  if (block_.skips(site, SyncOp::cluster_arrive)) return;
-  block_.meet(thread_, Collective::cluster_arrive, site, nullptr, [](Block& block, Warp& warp) {
-    block.cluster().arrive(block, warp);
-    return true;
-  });
-}
-
-void Lane::cluster_wait(Site at) const {
-  const SiteTable::Id site = block_.sites().intern(at);
-  if (block_.skips(site, SyncOp::cluster_wait)) return;
-  block_.meet(thread_, Collective::cluster_wait, site, nullptr,
-              [](Block& block, Warp& warp) { return block.cluster().wait(block, warp); });
 }
 
 void Lane::raise_registers(int count, Site at) const {

@@ -68,14 +68,6 @@ class Lane {
   void copy_wait(int pending, Site at) const;
   void copy_arrive(void* barrier, Site at) const;
 
-  // ---- between the blocks of a cluster ----
-  int cluster_rank() const;
-  void cluster_arrive(Site at) const;
-  void cluster_wait(Site at) const;
-  // bytes: 4, 8 or 16; `to` and `barrier` lie in the own shared memory and mean the same places of block
-  // `rank`.
-  void send(void* to, int rank, const void* value, int bytes, void* barrier, Site at) const;
-
   // ---- tensor cores ----
   void mma_e4m3(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                 Site at) const;

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/format.h"
-#include "sim/cluster.h"
+#include "sim/block.h"
 #include "sim/lane.h"
 
 namespace fourfold::sim {
@@ -236,14 +236,6 @@ void Lane::copy_arrive(void* barrier, Site at) const {
 
 void Lane::copy_wait(int pending, Site at) const {
   if (!block_.skips(block_.sites().intern(at), SyncOp::copy_wait)) block_.copies().wait(thread_, pending);
-}
-
-void Lane::send(void* to, int rank, const void* value, int bytes, void* barrier, Site at) const {
-  const SiteTable::Id site = block_.sites().intern(at);
-  block_.count_step(&thread_, site);
-  ++block_.stats().accesses;
-  if (!thread_.warp->accumulators.empty()) refuse_poison(block_, thread_, value, bytes, site);
-  block_.cluster().send(block_, thread_, {to, rank, value, static_cast<std::uint32_t>(bytes), barrier, site});
 }
 
 std::uint32_t Lane::shared_address(const void* pointer, Site at) const {

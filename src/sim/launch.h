@@ -23,7 +23,6 @@ struct LaunchConfig {
   // Blocks run side by side, because they wait for each other or for those of other ranks. Without it one
   // runs after the other.
   bool together = false;
-  int cluster = 1;  // blocks of a cluster: 1, 2, 4 or 8
   // Whose SMs run it, and how many there are: decides which blocks are there at the same time. Null: all that
   // are asked for.
   const plan::ArchFacts* chip = nullptr;

@@ -15,7 +15,7 @@ constexpr std::size_t kBlocksNamed = 4;
 }  // namespace
 
 Residents::~Residents() {
-  for (const Running& one : running_) one.cluster->abandon();
+  for (const Running& one : running_) one.block->abandon();
 }
 
 void Residents::add(std::unique_ptr<Launched> launched) {
@@ -27,34 +27,17 @@ void Residents::add(std::unique_ptr<Launched> launched) {
   start_waiting_blocks();
 }
 
-// All blocks of a cluster, or none.
-bool Residents::take_room(const Launched& launch, std::vector<int>& sms) {
-  while (static_cast<int>(sms.size()) < launch.config.cluster) {
-    const int sm = room_.take(launch.grid.id, launch.needs);
-    if (sm < 0) {
-      give_back(launch, sms);
-      return false;
-    }
-    sms.push_back(sm);
-  }
-  return true;
-}
-
-void Residents::give_back(const Launched& launch, const std::vector<int>& sms) {
-  for (const int sm : sms) room_.give_back(sm, launch.grid.id);
-}
-
-// Clusters of a launch that does not say `together` come one after another.
+// Blocks of a launch that does not say `together` come one after another.
 void Residents::start_waiting_blocks() {
   for (const auto& launch : launches_) {
     while (launch->next < launch->order.size() && (launch->config.together || launch->running == 0)) {
-      std::vector<int> sms;
-      if (!take_room(*launch, sms)) break;
+      const int sm = room_.take(launch->grid.id, launch->needs);
+      if (sm < 0) break;
       running_.push_back(
-          {std::make_unique<Cluster>(launch->context, stacks_, stacks_taken_), launch.get(), std::move(sms)});
-      stacks_taken_ += static_cast<std::size_t>(launch->config.threads * launch->config.cluster);
+          {std::make_unique<Block>(launch->context, stacks_, stacks_taken_), launch.get(), sm});
+      stacks_taken_ += static_cast<std::size_t>(launch->config.threads);
       ++launch->running;
-      running_.back().cluster->start(launch->order[launch->next++]);
+      running_.back().block->start(launch->order[launch->next++]);
     }
   }
 }
@@ -63,10 +46,10 @@ void Residents::end_of(std::size_t at) {
   Launched& launch = *running_[at].launch;
   looks_ = 0;
   if (!launch.config.together && launch.next < launch.order.size()) {
-    running_[at].cluster->start(launch.order[launch.next++]);  // in the place of the one before it
+    running_[at].block->start(launch.order[launch.next++]);  // in the place of the one before it
     return;
   }
-  give_back(launch, running_[at].sms);
+  room_.give_back(running_[at].sm, launch.grid.id);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(at));
   if (--launch.running == 0 && launch.next == launch.order.size()) launch.grid.complete = true;
   start_waiting_blocks();
@@ -80,7 +63,7 @@ bool Residents::run() {
     at_ = seeded ? dice_.below(static_cast<std::uint32_t>(running_.size())) : at_ % running_.size();
     bool ended = false;
     try {
-      ended = running_[at_].cluster->go_on();
+      ended = running_[at_].block->go_on();
     } catch (...) {
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(at_));  // it has unwound itself
       throw;
@@ -111,7 +94,7 @@ bool Residents::nobody_brings_anything() {
 bool Residents::may_wait_for_successor() const {
   return launches_.size() == 1 && launches_.front()->next == launches_.front()->order.size() &&
          std::all_of(running_.begin(), running_.end(),
-                     [](const Running& one) { return one.cluster->has_released(); });
+                     [](const Running& one) { return one.block->has_released(); });
 }
 
 void Residents::deadlock(const std::string& why) const {
@@ -120,15 +103,12 @@ void Residents::deadlock(const std::string& why) const {
     const std::string name = format("\n grid {} ({})", launch->grid.id, launch->config.name);
     std::size_t named = 0;
     for (const Running& one : running_)
-      for (int rank = 0; one.launch == launch.get() && rank < one.cluster->size(); ++rank)
-        if (named++ < kBlocksNamed)
-          text += format("{}, block {}:{}", name, one.cluster->at(rank).index(),
-                         one.cluster->at(rank).waits_text());
+      if (one.launch == launch.get() && named++ < kBlocksNamed)
+        text += format("{}, block {}:{}", name, one.block->index(), one.block->waits_text());
     if (named > kBlocksNamed) text += format("{}: {} more blocks wait", name, named - kBlocksNamed);
-    const auto cluster = static_cast<std::size_t>(launch->config.cluster);
-    const std::size_t left = (launch->order.size() - launch->next) * cluster;
+    const std::size_t left = launch->order.size() - launch->next;
     if (left == 0) continue;
-    text += format("{}: {} of {} blocks cannot start: ", name, left, launch->order.size() * cluster);
+    text += format("{}: {} of {} blocks cannot start: ", name, left, launch->order.size());
     text += launch->running != 0 && !launch->config.together
                 ? "they run one after another; a launch whose blocks wait for each other says `together`"
                 : room_.refusal(launch->needs);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/cluster.h"
+#include "sim/block.h"
 #include "sim/dice.h"
 #include "sim/sm_room.h"
 
@@ -39,7 +39,7 @@ struct Launched {
   LaunchStats stats;
   std::vector<BankTraffic> traffic;
   LaunchContext context;
-  std::vector<int> order;  // of its clusters; a block without one counts as such
+  std::vector<int> order;  // of its blocks
   std::size_t next = 0;    // in `order`: the first that has not started
   std::size_t running = 0;
 };
@@ -63,12 +63,10 @@ class Residents {
 
  private:
   struct Running {
-    std::unique_ptr<Cluster> cluster;
+    std::unique_ptr<Block> block;
     Launched* launch;
-    std::vector<int> sms;  // of its blocks
+    int sm;
   };
-  bool take_room(const Launched& launch, std::vector<int>& sms);
-  void give_back(const Launched& launch, const std::vector<int>& sms);
   void start_waiting_blocks();
   void end_of(std::size_t at);
   bool nobody_brings_anything();

@@ -235,11 +235,11 @@ bool SharedMemory::async_reaches(const View& view, const Granule& granule, std::
 }
 
 // Whether every read that this view is ordered behind has its value.
-bool SharedMemory::reads_complete(const View& view, const Granule& granule, unsigned words,
-                                  std::uint32_t offset, SharedConflict& conflict) const {
+bool SharedMemory::reads_complete(const View& view, const Granule& granule, std::uint32_t offset,
+                                  SharedConflict& conflict) const {
   return every_reader(granule, [&](const Reader& reader) {
-    if ((reader.words & words) == 0 || view.read_is_complete(reader.epoch)) return true;
-    const auto word = static_cast<unsigned>(std::countr_zero(reader.words & words));
+    if (view.read_is_complete(reader.epoch)) return true;
+    const auto word = static_cast<unsigned>(std::countr_zero(unsigned{reader.words}));
     conflict = {FaultKind::late_read, (offset & ~15u) + 4u * word, reader.epoch, reader.site, false};
     return false;
   });
@@ -260,23 +260,11 @@ bool SharedMemory::write_async(const View& view, std::uint32_t offset, std::uint
   for (std::uint32_t at = offset; at < offset + bytes; at += 16) {
     Granule& granule = granules_[at >> 4];
     if (!writes_ordered(view, granule, 15u, false, at, conflict) ||
-        !reads_ordered(view, granule, 15u, at, conflict) ||
-        !reads_complete(view, granule, 15u, at, conflict) || !async_reaches(view, granule, at, conflict))
+        !reads_ordered(view, granule, 15u, at, conflict) || !reads_complete(view, granule, at, conflict) ||
+        !async_reaches(view, granule, at, conflict))
       return false;
     note_write(granule, 15u, writer, site);
   }
-  return true;
-}
-
-bool SharedMemory::write_sent(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
-                              SiteTable::Id site, SharedConflict& conflict) {
-  Granule& granule = granules_[offset >> 4];
-  const unsigned words = words_of(offset, bytes);
-  if (!writes_ordered(view, granule, words, false, offset, conflict) ||
-      !reads_ordered(view, granule, words, offset, conflict) ||
-      !reads_complete(view, granule, words, offset, conflict))
-    return false;
-  note_write(granule, words, writer, site);
   return true;
 }
 

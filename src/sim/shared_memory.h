@@ -54,10 +54,6 @@ class SharedMemory {
   bool write_async(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
                    SiteTable::Id site, SharedConflict& conflict);
 
-  // A send of 4, 8 or 16 bytes, by a thread that knows so much: an ordinary write that comes late.
-  bool write_sent(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
-                  SiteTable::Id site, SharedConflict& conflict);
-
   // A copy of 4 or 16 bytes by one thread (cp.async): its words may not be touched until it is settled.
   bool begin_copy(const View& view, std::uint32_t offset, std::uint32_t bytes, Epoch writer,
                   SiteTable::Id site, SharedConflict& conflict);
@@ -106,7 +102,7 @@ class SharedMemory {
                      SharedConflict& conflict) const;
   bool async_reaches(const View& view, const Granule& granule, std::uint32_t offset,
                      SharedConflict& conflict) const;
-  bool reads_complete(const View& view, const Granule& granule, unsigned words, std::uint32_t offset,
+  bool reads_complete(const View& view, const Granule& granule, std::uint32_t offset,
                       SharedConflict& conflict) const;
   void note_read(const View& view, Granule& granule, unsigned words, Epoch reader, SiteTable::Id site);
   void spill_read(const View& view, Granule& granule, Reader fresh);

@@ -36,8 +36,6 @@ std::string_view name_of(SyncOp op) {
     case SyncOp::wgmma_wait: return "wgmma_wait";
     case SyncOp::store_release: return "store_release";
     case SyncOp::load_acquire: return "load_acquire";
-    case SyncOp::cluster_arrive: return "cluster_arrive";
-    case SyncOp::cluster_wait: return "cluster_wait";
   }
   return "unknown";
 }
@@ -76,7 +74,7 @@ SiteTable::Id SiteTable::intern_slow(Site site, Slot& slot) {
 std::vector<SyncSite> SiteTable::executed() const {
   std::vector<SyncSite> sites;
   for (const Entry& entry : entries_)
-    for (unsigned op = 0; op <= static_cast<unsigned>(SyncOp::cluster_wait); ++op)
+    for (unsigned op = 0; op <= static_cast<unsigned>(SyncOp::load_acquire); ++op)
       if (entry.executed >> op & 1u) sites.push_back({entry.file, entry.line, static_cast<SyncOp>(op)});
   std::sort(sites.begin(), sites.end(), [](const SyncSite& a, const SyncSite& b) {
     return std::tie(a.file, a.line, a.op) < std::tie(b.file, b.line, b.op);

@@ -41,8 +41,6 @@ enum class SyncOp : std::uint8_t {
   wgmma_wait,
   store_release,
   load_acquire,
-  cluster_arrive,
-  cluster_wait,
 };
 std::string_view name_of(SyncOp op);
 

@@ -70,18 +70,17 @@ std::string SmRoom::refusal(const BlockNeeds& needs) const {
       with_commas(needs.shared_bytes), needs.warps, with_commas(bytes), warps);
 }
 
-void require_resident(const LaunchConfig& config) {
+void require_all_resident(const LaunchConfig& config) {
   if (config.chip == nullptr) return;
   const BlockNeeds needs = needs_of(config);
   const int resident = needs.most_an_sm * std::max(config.sms, 1);
-  const int waiting = config.together ? config.blocks : config.cluster;
-  if (waiting <= resident) return;
+  if (config.blocks <= resident) return;
   FaultPlace place;
   place.kernel = config.name;
   throw Fault(FaultKind::deadlock, place,
               format("its {} blocks wait for each other, but only {} can be there at once: {} SMs of {} with "
                      "{} each (a block takes {} of {} bytes of shared memory, {} of {} warps)",
-                     waiting, resident, std::max(config.sms, 1), config.chip->name, needs.most_an_sm,
+                     config.blocks, resident, std::max(config.sms, 1), config.chip->name, needs.most_an_sm,
                      with_commas(needs.shared_bytes), with_commas(config.chip->smem_bytes_per_sm),
                      needs.warps, config.chip->warps_per_sm));
 }

@@ -42,7 +42,7 @@ class SmRoom {
   std::vector<std::vector<Resident>> sms_;
 };
 
-// Refuses a launch whose blocks wait for each other (those of a cluster do) and can never all be there.
-void require_resident(const LaunchConfig& config);
+// Refuses a launch whose blocks wait for each other and can never all be there.
+void require_all_resident(const LaunchConfig& config);
 
 }  // namespace fourfold::sim

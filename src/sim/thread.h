@@ -84,8 +84,6 @@ enum class Collective : std::uint8_t {
   wgmma_wait,
   raise_registers,
   drop_registers,
-  cluster_arrive,
-  cluster_wait,
 };
 std::string_view name_of(Collective op);
 
@@ -134,9 +132,6 @@ struct Warp {
   bool wgmma_fenced = false;
   std::uint32_t wgmma_committed = 0;  // groups
   std::uint32_t wgmma_target = 0;     // groups the warp waits for
-
-  std::uint32_t cluster_arrived = 0;  // at the cluster's barrier, how often
-  std::uint32_t cluster_waited = 0;
 
   int registers = 0;         // per thread
   int registers_wanted = 0;  // while it waits for more

@@ -66,38 +66,23 @@ struct CudaLaunch {
   int threads;
   int shared_bytes;
   cudaStream_t stream;
-  bool dependent;   // may start before the kernel before it has finished; every kernel here waits for it by
-                    // itself
-  int cluster = 1;  // blocks of a cluster
+  bool dependent;  // may start before the kernel before it has finished; every kernel here waits for it by
+                   // itself
 };
-
-inline cudaLaunchAttribute cluster_attribute(int cluster) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  return attribute;
-}
 
 template <class... Params>
 void launch_kernel(const char* name, void (*kernel)(Params...), const CudaLaunch& launch,
                    const Params&... params) {
-  if (launch.blocks % launch.cluster != 0)
-    fail(Code::internal, "{}: {} blocks are no whole clusters of {}", name, launch.blocks, launch.cluster);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(launch.blocks));
   config.blockDim = dim3(static_cast<unsigned>(launch.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(padded_shared_bytes(launch.shared_bytes));
   config.stream = launch.stream;
-  cudaLaunchAttribute attributes[2];
-  config.attrs = attributes;
-  if (launch.dependent) {
-    cudaLaunchAttribute& dependent = attributes[config.numAttrs++];
-    dependent = {};
-    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    dependent.val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (launch.cluster > 1) attributes[config.numAttrs++] = cluster_attribute(launch.cluster);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = launch.dependent ? 1 : 0;
   void* arguments[] = {const_cast<void*>(static_cast<const void*>(&params))...};
   cuda_check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments), name);
 }
@@ -106,29 +91,13 @@ void launch_kernel(const char* name, void (*kernel)(Params...), const CudaLaunch
 struct KernelFacts {
   int registers;
   int resident_blocks;
-  int resident_clusters = 1;  // of the whole GPU
 };
-
-// How many clusters of so many blocks of a prepared kernel the GPU holds at once.
-inline int resident_clusters(const char* name, const void* kernel, int cluster, int threads,
-                             std::size_t shared_bytes) {
-  cudaLaunchAttribute attribute = cluster_attribute(cluster);
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(cluster));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared_bytes;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int clusters = 0;
-  cuda_check(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), name);
-  return clusters;
-}
 
 // Raises the kernel's shared-memory limit and reads back what was compiled. Fails at start rather than at the
 // first use.
 template <class... Params>
 KernelFacts prepare_kernel(const char* name, void (*kernel)(Params...), int threads, std::size_t shared_bytes,
-                           bool wants_cache = false, int cluster = 1) {
+                           bool wants_cache = false) {
   const auto* function = reinterpret_cast<const void*>(kernel);
   const int most = padded_shared_bytes(std::max(static_cast<int>(shared_bytes), apart_bytes()));
   shared_bytes = static_cast<std::size_t>(padded_shared_bytes(static_cast<int>(shared_bytes)));
@@ -146,8 +115,6 @@ KernelFacts prepare_kernel(const char* name, void (*kernel)(Params...), int thre
   cuda_check(
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&facts.resident_blocks, function, threads, shared_bytes),
       name);
-  if (cluster > 1)
-    facts.resident_clusters = resident_clusters(name, function, cluster, threads, shared_bytes);
   return facts;
 }
 

@@ -303,7 +303,6 @@ class CudaMachine final : public Machine {
       return format("compiled to {} registers, planned at most {}", compiled.registers, planned.registers);
     if (compiled.resident_blocks < planned.blocks_per_sm && !emulates_sm())
       return format("{} blocks fit an SM, planned {}", compiled.resident_blocks, planned.blocks_per_sm);
-    if (compiled.resident_clusters == 0) return "no cluster of its blocks fits the GPU";
     return {};
   }
 

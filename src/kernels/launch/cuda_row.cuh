@@ -29,13 +29,12 @@ template <class Row>
 CudaRow cuda_row() {
   return {kind_of<Row>(), Row::facts(), sizeof(typename Row::Params),
           [](const char* name) {
-            return prepare_kernel(name, row_kernel<Row>, Row::threads, kStorageBytes<Row>, wants_cache<Row>(),
-                                  cluster_of<Row>());
+            return prepare_kernel(name, row_kernel<Row>, Row::threads, kStorageBytes<Row>,
+                                  wants_cache<Row>());
           },
           [](const char* name, CudaLaunch launch, const void* params) {
             const auto& own = *static_cast<const typename Row::Params*>(params);
             launch.threads = threads_of<Row>(own);
-            launch.cluster = cluster_of<Row>();
             launch_kernel(name, row_kernel<Row>, launch, own);
           }};
 }

@@ -12,8 +12,6 @@
 //     static constexpr RowKind kind;           // else RowKind::step
 //     static constexpr int register_blocks;    // blocks an SM's registers are shared by, else blocks_per_sm
 //     static constexpr bool together = true;   // blocks wait for each other: they must all be resident
-//     static constexpr int cluster;            // 2, 4 or 8: so many blocks are there at once and send to
-//                                              // each other; launched with a multiple of it
 //     static constexpr bool wants_cache = true;            // leaves the SM its first-level cache
 //     static constexpr const char* products;   // a step kernel's tensor-core instruction: "mma", "wgmma"
 //     static int launch_threads(const Params& params);     // of one launch, at most `threads`
@@ -57,14 +55,6 @@ constexpr int register_blocks() {
     return Row::blocks_per_sm;
 }
 
-template <class Row>
-constexpr int cluster_of() {
-  if constexpr (requires { Row::cluster; })
-    return Row::cluster;
-  else
-    return 1;
-}
-
 // What every row has to say; parts can be refined by the room as long as they sum to the total.
 template <class Row>
 plan::RowFacts step_facts(std::string_view kernel, std::string_view role, std::string_view format = "bf16") {
@@ -101,8 +91,6 @@ struct RowFits {
                                        plan::smem_budget_for(Row::Arch::facts, Row::blocks_per_sm)>::value);
   static_assert(plan::FitsThreads<Row::threads, Row::Arch::facts.threads_per_block_max>::value);
   static_assert(std::is_trivially_copyable_v<typename Row::Params>);
-  static constexpr int cluster = cluster_of<Row>();
-  static_assert(cluster == 1 || cluster == 2 || cluster == 4 || cluster == 8);  // 16 is not on every chip
   static constexpr bool value = true;
 };
 

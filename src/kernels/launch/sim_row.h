@@ -38,7 +38,6 @@ sim::LaunchStats run_on_sim(sim::Device& device, int blocks, const typename Row:
   config.chip = chip;
   config.sms = sms;
   if constexpr (requires { Row::together; }) config.together = Row::together;
-  config.cluster = cluster_of<Row>();
   config.name = sim_name<Row>();
   return device.launch(config, [params](sim::Lane& lane) { Row::run(device::SimCta(lane), params); });
 }

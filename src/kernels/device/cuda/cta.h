@@ -13,7 +13,6 @@
 
 #include "kernels/device/cuda/fp4_emulation.h"
 #include "kernels/device/cuda/ptx_barrier.h"
-#include "kernels/device/cuda/ptx_cluster.h"
 #include "kernels/device/cuda/ptx_memory.h"
 #include "kernels/device/cuda/ptx_mma.h"
 #include "kernels/device/cuda/ptx_wgmma.h"
@@ -162,24 +161,6 @@ class CudaCta {
   template <int Pending>
   __device__ void copy_wait() const {
     ptx::copy_wait<Pending>();
-  }
-
-  // ---- between the blocks of a cluster ---- of Row::cluster blocks, which are there at the same time
-  __device__ int cluster_rank() const { return ptx::cluster_rank(); }
-  // Every thread of every block passes both. What the cluster's threads did before they arrived comes before
-  // what this one does behind its wait.
-  __device__ void cluster_arrive() const { ptx::cluster_arrive(); }
-  __device__ void cluster_wait() const { ptx::cluster_wait(); }
-  // Asynchronous: the value comes to the same place in the shared memory of block `rank`, whose barrier in
-  // the place of `full` completes its bytes. It says nothing of what its sender did before. A block leaves
-  // when all that is sent to it has come. T has 4, 8 or 16 bytes.
-  template <class T>
-  __device__ void send(T* to, int rank, T value, Mbarrier* full) const {
-    const std::uint32_t address = ptx::address_in_block(ptx::shared_address(to), rank);
-    const std::uint32_t barrier = ptx::address_in_block(ptx::shared_address(full), rank);
-    if constexpr (sizeof(T) == 4) ptx::send_32(address, std::bit_cast<std::uint32_t>(value), barrier);
-    if constexpr (sizeof(T) == 8) ptx::send_64(address, std::bit_cast<U32x2>(value), barrier);
-    if constexpr (sizeof(T) == 16) ptx::send_128(address, std::bit_cast<U32x4>(value), barrier);
   }
 
   // ---- tensor cores ---- collectives of a warp (mma) or of four warps (wgmma)

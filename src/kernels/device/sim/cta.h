@@ -170,21 +170,6 @@ class SimCta {
     lane_->copy_wait(Pending, {file, line});
   }
 
-  // ---- between the blocks of a cluster ----
-  int cluster_rank() const { return lane_->cluster_rank(); }
-  void cluster_arrive(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
-    lane_->cluster_arrive({file, line});
-  }
-  void cluster_wait(const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
-    lane_->cluster_wait({file, line});
-  }
-  template <class T>
-  void send(T* to, int rank, T value, Mbarrier* full, const char* file = __builtin_FILE(),
-            int line = __builtin_LINE()) const {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
-    lane_->send(to, rank, &value, sizeof(T), full, {file, line});
-  }
-
   // ---- tensor cores ----
   void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
