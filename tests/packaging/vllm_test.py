@@ -9,11 +9,13 @@ import unittest
 
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path[:0] = [str(SOURCE / "python"), str(SOURCE / "python/fourfold-torch"), str(SOURCE / "python/fourfold-vllm"),
-                str(SOURCE / "tests/packaging")]
+                str(SOURCE / "tests/packaging"), str(SOURCE / "tests/clients")]
 import pretended_gpu  # noqa: E402,I001
 import fourfold_torch  # noqa: E402
 import fourfold_vllm  # noqa: E402
+import kv_events  # noqa: E402
 import moe_reference  # noqa: E402
+import msgspec  # noqa: E402
 import torch  # noqa: E402
 import vllm  # noqa: E402
 from vllm.config import VllmConfig, set_current_vllm_config  # noqa: E402
@@ -221,6 +223,34 @@ class WithVllm(unittest.TestCase):
 
 
 WithVllm.real_refusal = staticmethod(fourfold_torch.device_refusal)
+
+
+class KvEvents(unittest.TestCase):
+    """tests/clients/kv_events.py reads our events by vLLM's structs, declared there again: here are vLLM's own."""
+
+    def test_what_the_clients_suite_declares_is_vllms(self):
+        from vllm.distributed import kv_events as theirs
+        is_array = theirs.BlockStored.__struct_config__.array_like
+        reads = kv_events.DECODERS["array" if is_array else "map"]
+        stored = {"block_hashes": [1, b"two"], "parent_block_hash": 7, "token_ids": [3] * 8, "block_size": 4, "lora_id": None, "medium": "GPU",
+                  "lora_name": None, "extra_keys": [("salt",), None], "group_idx": 1, "kv_cache_spec_kind": "full", "kv_cache_spec_sliding_window": 9,
+                  "locality": "LOCAL", "ownership": "tier", "session_id": "s", "lookahead_token_ids": [[5], [6]]}
+        known = theirs.BlockStored.__struct_fields__
+        self.assertLessEqual(set(known), set(stored), "vLLM has a field more")
+        batch = theirs.KVEventBatch(ts=1.5, data_parallel_rank=0, events=[
+            theirs.BlockStored(**{name: value for name, value in stored.items() if name in known}),
+            theirs.BlockRemoved(block_hashes=[1], medium="GPU", **({"group_idx": 1} if "group_idx" in theirs.BlockRemoved.__struct_fields__ else {})),
+            theirs.AllBlocksCleared()])
+        sent = msgspec.msgpack.encode(batch)
+        read = reads.decode(sent)
+        self.assertEqual([read.ts, read.data_parallel_rank], [1.5, 0])
+        self.assertEqual([type(event).__name__ for event in read.events], ["BlockStored", "BlockRemoved", "AllBlocksCleared"])
+        for event, wanted in zip(read.events, batch.events):
+            for name in wanted.__struct_fields__:
+                self.assertEqual(getattr(event, name), getattr(wanted, name), name)
+        # And the other way round: what the suite's structs are written as, which is what it holds our bytes against.
+        again = msgspec.msgpack.Decoder(type=theirs.KVEventBatch).decode(msgspec.msgpack.encode(read))
+        self.assertEqual(again, batch)
 
 
 class Tested(unittest.TestCase):
