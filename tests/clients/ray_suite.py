@@ -19,7 +19,7 @@ def cluster():
     """Ray and its Serve on this machine; the address of what will be deployed. A machine that has other work may need longer for
     Ray's parts than Ray waits: then once more."""
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_agent_register_timeout_ms="180000",
-                      RAY_worker_register_timeout_seconds="180")
+                      RAY_worker_register_timeout_seconds="180", RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S="50")
     import ray
     from ray import serve
     port = free_port()
