@@ -108,35 +108,6 @@ FOURFOLD_DEVICE Floats<Count> opened(Floats<Count> x, bool is_sigmoid) {
   return x;
 }
 
-// device::exp_f32, bit for bit, without its branches: for places where a thread computes many at once, which
-// then run side by side.
-template <class Cta>
-FOURFOLD_DEVICE float flat_exp(float x) {
-  constexpr float round_magic = 12582912.0f;  // 1.5 * 2^23
-  const float shifted = Cta::fma(x, 1.44269504088896341f, round_magic);
-  const float n = Cta::add(shifted, -round_magic);
-  float r = Cta::fma(n, -0.693145751953125f, x);
-  r = Cta::fma(n, -1.42860682030941723e-6f, r);
-  float p = 1.98756915e-4f;
-  p = Cta::fma(p, r, 1.39819995e-3f);
-  p = Cta::fma(p, r, 8.33345205e-3f);
-  p = Cta::fma(p, r, 4.16657962e-2f);
-  p = Cta::fma(p, r, 1.66666657e-1f);
-  p = Cta::fma(p, r, 5.0e-1f);
-  p = Cta::fma(Cta::mul(r, r), p, r);
-  const float e_r = Cta::add(p, 1.0f);
-  // n is in the low bits of `shifted`; outside of the bounds below it is any number, and not used.
-  const auto whole = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) -
-                                               std::bit_cast<std::uint32_t>(round_magic));
-  const int first = whole > 127 ? 127 : whole;
-  float result =
-      std::bit_cast<float>(std::bit_cast<std::uint32_t>(e_r) + (static_cast<std::uint32_t>(first) << 23));
-  result = whole > 127 ? Cta::mul(result, 2.0f) : result;
-  result = x < -87.0f ? 0.0f : result;
-  const float beyond = x != x ? x : std::bit_cast<float>(0x7F800000u);
-  return x < 88.7f ? result : beyond;
-}
-
 // x / |x| * scale over the warp's lanes.
 template <class Cta, int Count>
 FOURFOLD_DEVICE Floats<Count> normalized(Cta cta, Floats<Count> x, float scale) {

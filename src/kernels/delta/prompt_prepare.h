@@ -83,7 +83,8 @@ struct PromptSystem {
         device::F32x2 a, p;
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          const float power = flat_exp<Cta>(Cta::add(decay, -past.v[c])), factor = j + c <= i ? power : 0.0f;
+          const float power = device::flat_exp<Cta>(Cta::add(decay, -past.v[c])),
+                      factor = j + c <= i ? power : 0.0f;
           a.v[c] = j + c < i ? Cta::mul(Cta::mul(beta, by_key[n][2 * half + c]), factor) : 0.0f;
           p.v[c] = Cta::mul(by_query[n][2 * half + c], factor);
         }

@@ -10,17 +10,20 @@
 
 namespace fourfold::device {
 
-// e^x. Below -87 the result is 0 (no subnormals), above 88.7 infinity; NaN stays NaN.
+// x = n ln 2 + r with |r| at most half of ln 2, and e^r.
+struct ExpParts {
+  float shifted;  // n + kExpMagic: n is in its low bits
+  float n;
+  float e_r;
+};
+inline constexpr float kExpMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
 template <class Cta>
-FOURFOLD_DEVICE float exp_f32(float x) {
+FOURFOLD_DEVICE ExpParts exp_parts(float x) {
   constexpr float log2_e = 1.44269504088896341f;
   constexpr float ln2_high = 0.693145751953125f;  // 16 bits: n * ln2_high is exact
   constexpr float ln2_low = 1.42860682030941723e-6f;
-  constexpr float round_magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  if (!(x < 88.7f)) return x != x ? x : std::bit_cast<float>(0x7F800000u);
-  if (x < -87.0f) return 0.0f;
-  const float shifted = Cta::fma(x, log2_e, round_magic);
-  const float n = Cta::add(shifted, -round_magic);
+  const float shifted = Cta::fma(x, log2_e, kExpMagic);
+  const float n = Cta::add(shifted, -kExpMagic);
   float r = Cta::fma(n, -ln2_high, x);
   r = Cta::fma(n, -ln2_low, r);
   float p = 1.98756915e-4f;
@@ -30,13 +33,36 @@ FOURFOLD_DEVICE float exp_f32(float x) {
   p = Cta::fma(p, r, 1.66666657e-1f);
   p = Cta::fma(p, r, 5.0e-1f);
   p = Cta::fma(Cta::mul(r, r), p, r);
-  const float e_r = Cta::add(p, 1.0f);
-  // 2^n by adding to the exponent field; n is in [-126, 128], and 2^128 is reached in two steps.
-  const int whole = static_cast<int>(n);
-  const int first = whole > 127 ? 127 : whole;
+  return {shifted, n, Cta::add(p, 1.0f)};
+}
+// e^r 2^n by adding to the exponent field; n is in [-126, 128], and 2^128 is reached in two steps.
+template <class Cta>
+FOURFOLD_DEVICE float exp_scaled(float e_r, int n) {
+  const int first = n > 127 ? 127 : n;
   const float scaled =
       std::bit_cast<float>(std::bit_cast<std::uint32_t>(e_r) + (static_cast<std::uint32_t>(first) << 23));
-  return whole > 127 ? Cta::mul(scaled, 2.0f) : scaled;
+  return n > 127 ? Cta::mul(scaled, 2.0f) : scaled;
+}
+
+// e^x. Below -87 the result is 0 (no subnormals), above 88.7 infinity; NaN stays NaN.
+template <class Cta>
+FOURFOLD_DEVICE float exp_f32(float x) {
+  if (!(x < 88.7f)) return x != x ? x : std::bit_cast<float>(0x7F800000u);
+  if (x < -87.0f) return 0.0f;
+  const ExpParts parts = exp_parts<Cta>(x);
+  return exp_scaled<Cta>(parts.e_r, static_cast<int>(parts.n));
+}
+// The same, bit for bit, without branches: for places where a thread computes many at once, which then run
+// side by side.
+template <class Cta>
+FOURFOLD_DEVICE float flat_exp(float x) {
+  const ExpParts parts = exp_parts<Cta>(x);
+  // Outside of the bounds below n is any number, and not used.
+  const auto n = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(parts.shifted) -
+                                           std::bit_cast<std::uint32_t>(kExpMagic));
+  const float inside = x < -87.0f ? 0.0f : exp_scaled<Cta>(parts.e_r, n);
+  const float beyond = x != x ? x : std::bit_cast<float>(0x7F800000u);
+  return x < 88.7f ? inside : beyond;
 }
 
 // 1 / (1 + e^-x) without a branch or a special-function unit: 17 instructions, because every neuron of the

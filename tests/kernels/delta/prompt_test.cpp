@@ -61,7 +61,7 @@ TEST(DeltaPrompt, TheFlatExpHasTheBitsOfTheOther) {
   using Host = device::SimCta;
   const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
   const auto check = [&](float x) {
-    ASSERT_EQ(bits(flat_exp<Host>(x)), bits(device::exp_f32<Host>(x))) << x;
+    ASSERT_EQ(bits(device::flat_exp<Host>(x)), bits(device::exp_f32<Host>(x))) << x;
   };
   for (std::uint64_t pattern = 0; pattern < 1ull << 32; pattern += 1999)  // all signs and sizes, NaN too
     check(std::bit_cast<float>(static_cast<std::uint32_t>(pattern)));
