@@ -1,19 +1,24 @@
 // A DeltaNet layer of the 35B for one row: its six kernels as the engine launches them, 30 layers of random
-// weights in a graph with dependent launch. Compiles in ten seconds, so that a change to a kernel can be timed
-// by turns with what was there before: twice, once with the headers of each. The bits of the residual stream
-// are printed, too. Both in one way: `--split-compile` makes other code of the delta rule.
+// weights in a graph with dependent launch. Compiles in ten seconds, so that a change to a kernel can be
+// timed by turns with what was there before: twice, once with the headers of each. The bits of the residual
+// stream are printed, too. Both in one way: `--split-compile` makes other code of the delta rule.
 //
 //   nvcc -O3 -std=c++20 --expt-relaxed-constexpr -gencode arch=compute_90a,code=sm_90a -Isrc -Iinclude
-//        [-DNVFP4] bench/probes/decode_layer.cu src/base/error.cpp src/base/format.cpp && ./a.out [position]
+//        [-DNVFP4] [-DSTAMPS] bench/probes/decode_layer.cu src/plan/row_facts.cpp src/base/error.cpp
+//        src/base/format.cpp src/base/check.cpp && ./a.out [position]
+//
+// -DSTAMPS: and when the blocks of each kernel start, wait and end.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <vector>
 
 #include "kernels/delta/rows.h"
 #include "kernels/dense/choose.h"
 #include "kernels/launch/cuda_row.cuh"
+#include "kernels/launch/spread.h"
 #include "kernels/moe/chips.h"
 #include "kernels/moe_few/rows.h"
 
@@ -23,12 +28,12 @@ namespace {
 
 using Arch = moe::Sm90Within99K;
 using Delta = delta::DecodeRow<plan::Sm90, 128>;
-using GateUp = moe_few::GateUpRow<Arch, moe::W4a16Mma, record::Nvfp4, 32, 8, 0, 2>;
-using Down = moe_few::DownRow<Arch, moe::W4a16Mma, record::Nvfp4, 16, 8, 1, 2>;
+using GateUp = moe_few::GateUpRow<Arch, moe::W4a16Mma, record::Nvfp4, 32, 8, 0, false, 2>;
+using Down = moe_few::DownRow<Arch, moe::W4a16Mma, record::Nvfp4, 16, 8, 1, false, 2>;
 #ifdef NVFP4
 using In = dense::PairOf<Arch, record::Nvfp4, 2>;
 using Out = dense::FewRow<Arch, record::Nvfp4, dense::GivenRows, 2, 8, 2>;
-using Router = In;
+using Router = dense::PairOf<Arch, record::Nvfp4, 2>;
 using Dense = record::Nvfp4;
 #else
 using In = dense::FewRow<Arch, record::Bf16Format, dense::NormedRows, 2, 4, 1>;
@@ -49,7 +54,8 @@ __device__ unsigned mixed_bits(unsigned h) {
 }
 __global__ void fill_floats(float* to, std::size_t count, float scale, unsigned seed) {
   for (std::size_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull)
-    to[i] = scale * static_cast<float>(static_cast<int>(mixed_bits(static_cast<unsigned>(i) + seed))) / 2.1e9f;
+    to[i] =
+        scale * static_cast<float>(static_cast<int>(mixed_bits(static_cast<unsigned>(i) + seed))) / 2.1e9f;
 }
 // bf16 of either sign near 0.01, or FP4 codes with scales below 2.
 __global__ void fill_words(unsigned* to, std::size_t count, unsigned seed, bool fp4) {
@@ -77,16 +83,59 @@ unsigned char* words(std::size_t bytes, bool fp4 = false) {
 }
 std::uint16_t* halves(std::size_t count) { return reinterpret_cast<std::uint16_t*>(words(2 * count)); }
 
+#ifdef STAMPS
+// When a block starts, when its first warp is behind the wait, and when its last warp ends: nanoseconds of
+// the GPU's clock. A stamp costs registers: where the compiler gave a kernel more than without stamps, it may
+// no longer fit an SM beside its neighbours (docs/decisions/0045), so compare the time a layer takes as well.
+enum Stamp { started, waited, ended, kStamps };
+constexpr int kLaunches = 6 * kLayers;
+__device__ unsigned long long stamps[kLaunches][kSms][kStamps];
+__device__ unsigned long long now() {
+  unsigned long long time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
+  return time;
+}
+template <class ArchT>
+struct StampedCta : device::CudaCta<ArchT> {
+  int launch;
+  __device__ explicit StampedCta(int of) : launch(of) {}
+  __device__ void wait_predecessors() const {
+    device::CudaCta<ArchT>::wait_predecessors();
+    if (threadIdx.x == 0) stamps[launch][blockIdx.x][waited] = now();
+  }
+};
+template <class Row>
+__global__ void __launch_bounds__(Row::threads, kernels::register_blocks<Row>())
+    probe_kernel(const __grid_constant__ typename Row::Params params, const int launch) {
+  if (threadIdx.x == 0) stamps[launch][blockIdx.x][started] = now();
+  Row::run(StampedCta<typename Row::Arch>(launch), params);
+  __syncwarp();
+  if ((threadIdx.x & 31) == 0) atomicMax(&stamps[launch][blockIdx.x][ended], now());
+}
+int next_launch = 0;
+#else
+template <class Row>
+constexpr auto probe_kernel = kernels::row_kernel<Row>;
+#endif
+
 template <class Row>
 void prepare() {
-  kernels::prepare_kernel("the probe", kernels::row_kernel<Row>, Row::threads, kernels::kStorageBytes<Row>);
+  kernels::prepare_kernel("the probe", probe_kernel<Row>, Row::threads, kernels::kStorageBytes<Row>);
 }
+// As the engine's machine does it.
+kernels::Spread spread;
 template <class Row>
 void launch(cudaStream_t stream, int blocks, const typename Row::Params& params) {
-  kernels::launch_kernel(
-      "the probe", kernels::row_kernel<Row>,
-      kernels::CudaLaunch{blocks, Row::threads, static_cast<int>(kernels::kStorageBytes<Row>), stream, true},
-      params);
+  static const int apart = kernels::apart_bytes();
+  int bytes = static_cast<int>(kernels::kStorageBytes<Row>);
+  if (spread.keeps_apart(Row::facts(), blocks, kSms)) bytes = std::max(bytes, apart);
+  kernels::launch_kernel("the probe", probe_kernel<Row>,
+                         kernels::CudaLaunch{blocks, Row::threads, bytes, stream, true}, params
+#ifdef STAMPS
+                         ,
+                         next_launch++
+#endif
+  );
 }
 
 struct Layer {
@@ -105,7 +154,8 @@ struct Step {
   std::vector<Layer> layers;
   float *start = floats(kHidden, 1.0f), *x = floats(kHidden), *norm = floats(kHidden, 1.0f),
         *projection = floats(kWide), *logits = floats(kLogits);
-  std::uint16_t *mixed = halves(4096), *normed = halves(kHidden), *inner = halves(512), *slots = halves(64 * 512);
+  std::uint16_t *mixed = halves(4096), *normed = halves(kHidden), *inner = halves(512),
+                *slots = halves(64 * 512);
   step::SequencePlace* sequence = nullptr;
   cudaStream_t stream = nullptr;
 
@@ -138,7 +188,7 @@ struct Step {
     if constexpr (kFp4) {
       const auto choice = dense::choose_pair(64, 12288, kHidden, WeightFormat::nvfp4, 1, kSms);
       launch_pair<In>(choice, matrix(layer.gates, 2, projection + 12288, kWide),
-                  matrix(layer.in, 384, projection, kWide));
+                      matrix(layer.in, 384, projection, kWide));
     } else {
       launch_one<In>(kSms, matrix(layer.in, 386, projection, kWide));
     }
@@ -170,14 +220,20 @@ struct Step {
     router.gate_up_stride = shared.gate_up_stride = 512;
     if constexpr (kFp4) {
       router.scale = 1.0f;
-      launch_pair<Router>(dense::choose_pair(288, 1024, kHidden, WeightFormat::nvfp4, 1, kSms), router, shared);
+      launch_pair<Router>(dense::choose_pair(288, 1024, kHidden, WeightFormat::nvfp4, 1, kSms), router,
+                          shared);
     } else {
       launch_one<Router>(82, router);
     }
     moe_few::FewCall call{};
-    call.few = {logits, 1, kExperts, 8, true, x, kLogits, {}};
-    call.few.shared = {layer.shared_down, inner,   logits + kExperts,
-                       8,                 kLogits, nullptr,
+    call.few = {logits, 1, kExperts, 8, {}, x, kLogits, {}};
+    call.few.rule.renormalise = true;
+    call.few.shared = {layer.shared_down,
+                       inner,
+                       logits + kExperts,
+                       8,
+                       kLogits,
+                       nullptr,
                        kFp4 ? WeightFormat::nvfp4 : WeightFormat::bf16};
     call.gemm.weights = layer.gate_up;
     call.gemm.tokens = reinterpret_cast<const unsigned char*>(normed);
@@ -220,6 +276,48 @@ struct Step {
   }
 };
 
+#ifdef STAMPS
+// Means over layers and rounds, from the end of the kernel before: of its last block.
+void print_stamps(cudaGraphExec_t graph, cudaStream_t stream) {
+  static unsigned long long host[kLaunches][kSms][kStamps];
+  constexpr const char* names[] = {"projections", "delta rule", "output", "router", "gate and up", "down"};
+  constexpr int rounds = 20, kernels = std::size(names);
+  double sum[kernels][7] = {};
+  for (int round = 0; round < rounds; ++round) {
+    std::fill_n(&host[0][0][0], sizeof host / sizeof host[0][0][0], 0ull);
+    ok(cudaMemcpyToSymbol(stamps, host, sizeof host));
+    ok(cudaGraphLaunch(graph, stream));
+    ok(cudaDeviceSynchronize());
+    ok(cudaMemcpyFromSymbol(host, stamps, sizeof host));
+    const auto sorted = [](int launch, Stamp of) {
+      std::vector<unsigned long long> times;
+      for (const auto& block : host[launch])
+        if (block[started] != 0) times.push_back(block[of]);
+      std::sort(times.begin(), times.end());
+      return times;
+    };
+    for (int launch = kernels; launch < kLaunches; ++launch) {
+      const unsigned long long zero = sorted(launch - 1, ended).back();
+      double* to = sum[launch % kernels];
+      for (const Stamp of : {started, waited, ended}) {
+        const auto times = sorted(launch, of);
+        *to++ += static_cast<double>(static_cast<long long>(times.front() - zero));
+        if (of == ended) *to++ += static_cast<double>(static_cast<long long>(times[times.size() / 2] - zero));
+        *to++ += static_cast<double>(static_cast<long long>(times.back() - zero));
+      }
+    }
+  }
+  std::printf(
+      "ns from the end of the kernel before: start first, last; behind the wait first, last; "
+      "end first, median, last\n");
+  for (int k = 0; k < kernels; ++k) {
+    std::printf("%-12s", names[k]);
+    for (const double of : sum[k]) std::printf(" %7.0f", of / (rounds * (kLayers - 1)));
+    std::printf("\n");
+  }
+}
+#endif
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -239,11 +337,14 @@ int main(int count, char** arguments) {
     ok(cudaEventElapsedTime(&ms, before, after));
     if (i >= 10) times.push_back(1e3f * ms / kLayers);
   }
+#ifdef STAMPS
+  print_stamps(graph, step.stream);
+#endif
   std::sort(times.begin(), times.end());
   std::vector<float> x(kHidden);
   ok(cudaMemcpy(x.data(), step.x, 4 * kHidden, cudaMemcpyDeviceToHost));
   unsigned bits = 0;
   for (const float value : x) bits = 31 * bits + std::bit_cast<unsigned>(value);
-  std::printf("%s, position %d: %.2f us a layer (tenth part below %.2f), bits %08x\n", kFp4 ? "nvfp4" : "bf16",
-              position, times[times.size() / 2], times[times.size() / 10], bits);
+  std::printf("%s, position %d: %.2f us a layer (tenth part below %.2f), bits %08x\n",
+              kFp4 ? "nvfp4" : "bf16", position, times[times.size() / 2], times[times.size() / 10], bits);
 }
