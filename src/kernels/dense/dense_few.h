@@ -211,8 +211,6 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
   WeightFeed<Row> feed(storage.ring, params, share);
   if (share.works) fill_ring(cta, storage.ring, feed, cursor);
   if constexpr (Row::Prologue::norms) {
-    if constexpr (Row::stages_ahead > 0)
-      if (share.works) feed.look_ahead(cta, Row::stages_ahead);
     unsigned char* rows = storage.ring.bytes + Row::ring_bytes - token_bytes;
     PassValues weight;
     load_norm_weight<Row::warps>(cta, params, warp, weight);

@@ -53,10 +53,6 @@ struct FewRow {
   // Of one record.
   static constexpr int copy_bytes = TilesN == 2 ? record::kRecordBytes<FormatT> : FormatT::tile_bytes;
   static constexpr int stage_bytes = RecordsN * copy_bytes;
-  // Of a warp, asked into L2 behind a full ring: 32 KB an SM of bf16 (docs/decisions/0045). FP4's ring holds
-  // nearly all that an SM has to read, and rows that are given come too soon for it: they lost by it.
-  static constexpr int stages_ahead =
-      PrologueT::norms && std::is_same_v<FormatT, record::Bf16Format> && !IsOfPair ? 2 : 0;
   // As much for rows that do not norm: both have the same ring.
   static constexpr int other_bytes =
       static_cast<int>(sizeof(PartialSums<WarpsN, TilesN>) + sizeof(TotalSums<TilesN>) +

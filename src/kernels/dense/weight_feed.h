@@ -88,27 +88,12 @@ class WeightFeed {
       cta.arrive_expect(&ring_.full[stage], bytes);
       cta.bulk_load(ring_.stage(stage), next_, bytes, &ring_.full[stage]);
     }
-    pass(records);
-  }
-  // Behind a full ring the memory stands still until there is a row to multiply: what comes next is asked
-  // into L2 meanwhile.
-  template <class Cta>
-  FOURFOLD_DEVICE void look_ahead(Cta cta, int stages) const {
-    WeightFeed ahead = *this;
-#pragma unroll 1
-    for (int i = 0; i < stages && ahead.left_ > 0; ++i) {
-      const int records = ahead.left_ < Row::stage_records ? ahead.left_ : Row::stage_records;
-      if (cta.lane() == 0) cta.prefetch_l2(ahead.next_, records * Row::copy_bytes);
-      ahead.pass(records);
-    }
-  }
-
- private:
-  FOURFOLD_DEVICE void pass(int records) {
     next_ += records * record::kRecordBytes<typename Row::Format>;
     left_ -= records;
     if (left_ == 0) advance();
   }
+
+ private:
   // The stretch of (unit, wave): one segment of one unit.
   FOURFOLD_DEVICE void locate() {
     const int segment = wave_ * Row::warps + share_.place, first = segment * kSegmentRecords;
