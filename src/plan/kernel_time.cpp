@@ -54,6 +54,11 @@ constexpr Constant kDeltaChunk{"delta chunk", 46.5, "us", Evidence::measured, "a
 constexpr Constant kDeltaScan{"delta scan", 1.75, "us", Evidence::measured, "a chunk of 64 rows"};
 constexpr Constant kDeltaNorm{"delta norm", 0.71, "", Evidence::measured,
                               "share of the memory's rate at which the gated norm takes a prompt's rows"};
+// ---- measured alone on the H200, 2,048 tokens: bench/results/mla-wgmma-h200.txt, at 1.755 GHz ----
+constexpr Constant kLatentShare{"latent prompt", 0.464, "", Evidence::measured,
+                                "of the tensor cores' rate, wgmma, latents of up to 256"};
+constexpr Constant kWideLatentShare{"latent prompt 512", 0.349, "", Evidence::measured,
+                                    "the same, where two warpgroups make the same scores"};
 // ---- fitted to the tiles on mma of bench/results/rows-h200-35b.csv, with the stall in chip_rates.cpp ----
 constexpr Constant kTileDecode{"tile decode", 0.44, "", kFitted,
                                "of a visit's instructions, what empty groups of tokens do not save"};
@@ -68,12 +73,13 @@ constexpr Constant kFewDown{"few down", 0.25, "", Evidence::assumed,
 constexpr Constant kPadding{"padding", 8, "tokens", Evidence::assumed,
                             "wgmma rounds a tile up to 16, so half of that"};
 
-constexpr std::array kAll{kNorm,        kStart,      kSmallStart,    kNormStart,   kNormRow,     kRank,
-                          kFewRecord,   kFedRecord,  kFewBf16,       kFewFp8,      kFewNvfp4,    kMany,
-                          kManyToken,   kStream,     kTileFp4,       kTileBf16,    kTileFp8,     kTileToken,
-                          kAttendStart, kSmBoost,    kSmRead,        kRowShare,    kPromptShare, kDelta,
-                          kDeltaPair,   kDeltaRow,   kDeltaChunk,    kDeltaScan,   kDeltaNorm,   kFewDown,
-                          kPadding,     kTileDecode, kPromptProduct, kGroupPadding};
+constexpr std::array kAll{
+    kNorm,        kStart,      kSmallStart,    kNormStart,    kNormRow,     kRank,
+    kFewRecord,   kFedRecord,  kFewBf16,       kFewFp8,       kFewNvfp4,    kMany,
+    kManyToken,   kStream,     kTileFp4,       kTileBf16,     kTileFp8,     kTileToken,
+    kAttendStart, kSmBoost,    kSmRead,        kRowShare,     kPromptShare, kDelta,
+    kDeltaPair,   kDeltaRow,   kDeltaChunk,    kDeltaScan,    kDeltaNorm,   kFewDown,
+    kPadding,     kTileDecode, kPromptProduct, kGroupPadding, kLatentShare, kWideLatentShare};
 
 constexpr double kProductFlops = 2.0 * 16 * 8 * 16;  // of mma in bf16
 constexpr int kSchedulers = 4;                       // of an SM: each issues one instruction a clock
@@ -168,7 +174,10 @@ class Timer {
   }
   // A clock and SM, of a prompt's attention.
   double prompt_flops() const {
-    return chip_.code == "sm90" ? kPromptShare.value * chip_.tensor_flops : mma_flops();
+    if (chip_.code != "sm90") return mma_flops();
+    if (work_.kernel != "attend_latent_prompt") return kPromptShare.value * chip_.tensor_flops;
+    const bool wide = work_.row.find(" 512 ") != std::string::npos;
+    return (wide ? kWideLatentShare : kLatentShare).value * chip_.tensor_flops;
   }
   double mma_flops() const {
     const double clocks = kPromptProduct.value / kSchedulers * chip_.tile_stall;
