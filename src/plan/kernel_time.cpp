@@ -27,7 +27,7 @@ constexpr Constant kFewRecord{"few record", 0.666, "us", kFitted,
 constexpr Constant kFedRecord{"fed record", 0.58, "us", kFitted,
                               "a record of a warp that another one feeds; to one token of the 122B alone"};
 constexpr Constant kFewBf16{"dense_few bf16", 64.99, "clocks", kFitted, "a record, up to 8 tokens"};
-constexpr Constant kFewFp8{"dense_few fp8", 160.5, "clocks", kFitted, "a record, up to 8 tokens"};
+constexpr Constant kFewFp8{"dense_few fp8", 140.0, "clocks", kFitted, "a record, up to 8 tokens"};
 constexpr Constant kFewNvfp4{"dense_few nvfp4", 120.7, "clocks", kFitted, "a record, up to 8 tokens"};
 constexpr Constant kMany{"dense_many", 24.03, "clocks", kFitted, "a record, 9 to 128 tokens"};
 constexpr Constant kManyToken{"dense_many token", 0.398, "clocks", kFitted, "a record and token"};
