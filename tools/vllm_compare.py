@@ -514,7 +514,10 @@ def main():
     parser.add_argument("--compile-threads", type=int, default=8, help="of Inductor, while a model starts; 1: as vLLM has it")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.model is None and (args.tokens_only or args.only.startswith("tokens-")):
+    with_tokens = {part.startswith("tokens-") for part in args.only.split(",") if part}
+    if len(with_tokens) == 2:
+        parser.error("--only: tokens-... have a model of their own; ask for them in a call of their own")
+    if args.model is None and (args.tokens_only or True in with_tokens):
         args.model = SOURCE / "models/storyteller"
     backends, users = args.backends.split(","), [int(count) for count in args.users.split(",")]
     args.out.mkdir(parents=True, exist_ok=True)

@@ -93,8 +93,8 @@ void Runner::attend_latent(const DeviceLatent& mixer) {
   const int vectors = mixer.heads * shape_.sequence_rows, mma_tile = mla::mma_tile(vectors);
   if (shape_.role == Role::prefill) {
     attend.out = buffers_.attended;
-    // wgmma has bits of its own, so the chip decides and no batch does. It is the faster one for few vectors
-    // as well: a block takes a page for 64 or 128 of them in less time than a block of mma for 16.
+    // wgmma has bits of its own, so the chip decides and no batch does. With few vectors it is as fast as mma
+    // at latent 256 (docs/decisions/0044).
     const bool wgmma = machine_.arch().has_wgmma;
     const int tile = wgmma ? mla::wgmma_tile(mixer.page_latent) : mma_tile;
     // A block a unit, and for each sequence one that may stay without any.
