@@ -13,7 +13,9 @@ TEST(ByteBar, SaysGigabytesSpeedAndTimeLeft) {
   // What was here before says nothing about the speed.
   EXPECT_EQ(byte_line("fetching", 400'000'000, 800'000'000, 4, 360'000'000),
             "fetching 400.0 of 800.0 MB, 10 MB/s, about 40 s left");
-  EXPECT_EQ(byte_line("loading", 0, 0, 0), "loading 0.0 of 0.0 MB, 0 bytes/s, about 0 s left");
+  // Nothing has come yet: no speed, and no time left made of it.
+  EXPECT_EQ(byte_line("loading", 0, 0, 0), "loading 0.0 of 0.0 MB");
+  EXPECT_EQ(byte_line("fetching", 0, 73'400'320, 3), "fetching 0.0 of 73.4 MB");
   Captured captured;
   {
     ByteBar bar(captured.console, "loading");
