@@ -27,7 +27,7 @@ constexpr Constant kFewRecord{"few record", 0.666, "us", kFitted,
 constexpr Constant kFedRecord{"fed record", 0.58, "us", kFitted,
                               "a record of a warp that another one feeds; to one token of the 122B alone"};
 constexpr Constant kFewBf16{"dense_few bf16", 64.99, "clocks", kFitted, "a record, up to 8 tokens"};
-constexpr Constant kFewFp8{"dense_few fp8", 140.0, "clocks", kFitted, "a record, up to 8 tokens"};
+constexpr Constant kFewFp8{"dense_few fp8", 97.6, "clocks", kFitted, "a record, up to 8 tokens"};
 constexpr Constant kFewNvfp4{"dense_few nvfp4", 120.7, "clocks", kFitted, "a record, up to 8 tokens"};
 constexpr Constant kMany{"dense_many", 24.03, "clocks", kFitted, "a record, 9 to 128 tokens"};
 constexpr Constant kManyToken{"dense_many token", 0.398, "clocks", kFitted, "a record and token"};
@@ -54,10 +54,10 @@ constexpr Constant kDeltaChunk{"delta chunk", 46.5, "us", Evidence::measured, "a
 constexpr Constant kDeltaScan{"delta scan", 1.75, "us", Evidence::measured, "a chunk of 64 rows"};
 constexpr Constant kDeltaNorm{"delta norm", 0.71, "", Evidence::measured,
                               "share of the memory's rate at which the gated norm takes a prompt's rows"};
-// ---- measured alone on the H200, 2,048 tokens: bench/results/mla-wgmma-h200.txt, at 1.755 GHz ----
-constexpr Constant kLatentShare{"latent prompt", 0.464, "", Evidence::measured,
+// ---- measured alone on the H200, 2,048 tokens: bench/results/mla-wgmma-h200.txt ----
+constexpr Constant kLatentShare{"latent prompt", 0.413, "", Evidence::measured,
                                 "of the tensor cores' rate, wgmma, latents of up to 256"};
-constexpr Constant kWideLatentShare{"latent prompt 512", 0.349, "", Evidence::measured,
+constexpr Constant kWideLatentShare{"latent prompt 512", 0.309, "", Evidence::measured,
                                     "the same, where two warpgroups make the same scores"};
 // ---- fitted to the tiles on mma of bench/results/rows-h200-35b.csv, with the stall in chip_rates.cpp ----
 constexpr Constant kTileDecode{"tile decode", 0.44, "", kFitted,
@@ -176,8 +176,7 @@ class Timer {
   double prompt_flops() const {
     if (chip_.code != "sm90") return mma_flops();
     if (work_.kernel != "attend_latent_prompt") return kPromptShare.value * chip_.tensor_flops;
-    const bool wide = work_.row.find(" 512 ") != std::string::npos;
-    return (wide ? kWideLatentShare : kLatentShare).value * chip_.tensor_flops;
+    return (work_.latent > 256 ? kWideLatentShare : kLatentShare).value * chip_.tensor_flops;
   }
   double mma_flops() const {
     const double clocks = kPromptProduct.value / kSchedulers * chip_.tile_stall;

@@ -23,6 +23,7 @@ struct KernelWork {
   double row_bytes = 0;     // rows beside these, each once: of floors (kernel_floor.h), and delta_finish
   double flops = 0;         // of attention and of DeltaNet's chunks
   int experts = 0;          // that are ranked
+  int latent = 0;           // columns of a latent cache
   // What follows one after another. Few-token experts: records of the busiest warp. Attention: splits of the
   // busiest SM. The delta rule: rows of a sequence, or chunks of a prompt.
   double chain = 0;

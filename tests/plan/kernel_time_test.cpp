@@ -45,6 +45,21 @@ TEST(KernelTime, MoreOfAnythingTakesLonger) {
   EXPECT_GT(kernel_us(more, h200), normed);
 }
 
+// Measured alone: 176 us for 32 heads and a latent of 256, 1,767 us for 128 heads and 512
+// (bench/results/mla-wgmma-h200.txt).
+TEST(KernelTime, LatentPromptsRunAtTheirWidthsRate) {
+  const ChipRates h200 = chip_range(*find_product("h200"))->fast;
+  const auto us = [&](int heads, int latent) {
+    KernelWork work;
+    work.kernel = "attend_latent_prompt";
+    work.latent = latent;
+    work.flops = 2.0 * 2048 * 1024 * heads * (latent + 64 + latent);
+    return kernel_us(work, h200);
+  };
+  EXPECT_NEAR(us(32, 256), 175.7, 0.01 * 175.7);
+  EXPECT_NEAR(us(128, 512), 1766.9, 0.01 * 1766.9);
+}
+
 KernelWork tile(const char* row, const char* format) {
   KernelWork work;
   work.kernel = "moe_gemm";

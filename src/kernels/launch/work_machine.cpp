@@ -128,6 +128,7 @@ void note_attend_latent(KernelWork& work, const plan::RowFacts& facts, const mla
   const double seen = is_prompt ? scene.context + scene.sequence_rows / 2.0 : scene.context + 1.0;
   work.other_bytes = scene.sequences * (scene.context + scene.sequence_rows) * 2.0 * facts.k;
   work.flops = 2.0 * scene.rows * seen * params.heads * (facts.k + facts.head_dim);
+  work.latent = facts.head_dim;
 }
 
 // The anchor of a sequence's first block is zero and not read; behind it the rows since it are.
