@@ -42,7 +42,8 @@ using Router = dense::FewRow<Arch, record::Bf16Format, dense::NormedRows, 1, 8, 
 using Dense = record::Bf16Format;
 #endif
 constexpr bool kFp4 = record::kHasBlockScales<Dense>;
-constexpr int kLayers = 30, kSms = 132, kHidden = 2048, kWide = 12352, kExperts = 256, kLogits = 1312;
+constexpr int kLayers = 30, kSms = 132, kHidden = 2048, kWide = 12352, kExperts = 256, kLogits = 1312,
+              kDeltaBlocks = 32;
 constexpr std::size_t kFp4Bytes = record::kRecordBytes<record::Nvfp4>, kBytes = record::kRecordBytes<Dense>,
                       kBf16Bytes = record::kRecordBytes<record::Bf16Format>;
 
@@ -90,6 +91,7 @@ std::uint16_t* halves(std::size_t count) { return reinterpret_cast<std::uint16_t
 enum Stamp { started, waited, ended, kStamps };
 constexpr int kLaunches = 6 * kLayers;
 __device__ unsigned long long stamps[kLaunches][kSms][kStamps];
+__device__ unsigned places[kLaunches][kSms];  // the SM of a block
 __device__ unsigned long long now() {
   unsigned long long time;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
@@ -107,7 +109,10 @@ struct StampedCta : device::CudaCta<ArchT> {
 template <class Row>
 __global__ void __launch_bounds__(Row::threads, kernels::register_blocks<Row>())
     probe_kernel(const __grid_constant__ typename Row::Params params, const int launch) {
-  if (threadIdx.x == 0) stamps[launch][blockIdx.x][started] = now();
+  if (threadIdx.x == 0) {
+    stamps[launch][blockIdx.x][started] = now();
+    asm volatile("mov.u32 %0, %smid;" : "=r"(places[launch][blockIdx.x]));
+  }
   Row::run(StampedCta<typename Row::Arch>(launch), params);
   __syncwarp();
   if ((threadIdx.x & 31) == 0) atomicMax(&stamps[launch][blockIdx.x][ended], now());
@@ -201,7 +206,7 @@ struct Step {
     rule.layout = layout;
     rule.out = mixed;
     rule.out_stride = 4096;
-    launch<Delta>(stream, 32, rule);
+    launch<Delta>(stream, kDeltaBlocks, rule);
     dense::DenseParams out = matrix(layer.out, 64, x, kHidden);
     out.tokens = mixed;
     out.op = dense::PlainOp::add_f32;
@@ -282,7 +287,9 @@ void print_stamps(cudaGraphExec_t graph, cudaStream_t stream) {
   static unsigned long long host[kLaunches][kSms][kStamps];
   constexpr const char* names[] = {"projections", "delta rule", "output", "router", "gate and up", "down"};
   constexpr int rounds = 20, kernels = std::size(names);
-  double sum[kernels][7] = {};
+  static unsigned sms[kLaunches][kSms];
+  double sum[kernels][7] = {}, ends[2] = {};  // of the projections where the delta rule waits, and elsewhere
+  int blocks[2] = {};
   for (int round = 0; round < rounds; ++round) {
     std::fill_n(&host[0][0][0], sizeof host / sizeof host[0][0][0], 0ull);
     ok(cudaMemcpyToSymbol(stamps, host, sizeof host));
@@ -296,6 +303,18 @@ void print_stamps(cudaGraphExec_t graph, cudaStream_t stream) {
       std::sort(times.begin(), times.end());
       return times;
     };
+    ok(cudaMemcpyFromSymbol(sms, places, sizeof sms));
+    for (int launch = kernels; launch < kLaunches; launch += kernels) {
+      const unsigned long long zero = sorted(launch - 1, ended).back();
+      const unsigned* hosts = sms[launch + 1];
+      for (int block = 0; block < kSms; ++block) {
+        if (host[launch][block][started] == 0) continue;
+        const bool elsewhere =
+            std::find(hosts, hosts + kDeltaBlocks, sms[launch][block]) == hosts + kDeltaBlocks;
+        ends[elsewhere] += static_cast<double>(host[launch][block][ended] - zero);
+        ++blocks[elsewhere];
+      }
+    }
     for (int launch = kernels; launch < kLaunches; ++launch) {
       const unsigned long long zero = sorted(launch - 1, ended).back();
       double* to = sum[launch % kernels];
@@ -315,6 +334,8 @@ void print_stamps(cudaGraphExec_t graph, cudaStream_t stream) {
     for (const double of : sum[k]) std::printf(" %7.0f", of / (rounds * (kLayers - 1)));
     std::printf("\n");
   }
+  std::printf("projections end, mean: %.0f on SMs where a block of the delta rule waits, %.0f on others\n",
+              ends[0] / blocks[0], ends[1] / blocks[1]);
 }
 #endif
 

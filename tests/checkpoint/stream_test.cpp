@@ -162,8 +162,10 @@ TEST(Stream, A237GigabyteCheckpointOpensBindsAndStreamsInBoundedMemory) {
           },
           progress);
   EXPECT_EQ(streamed, std::uint64_t{64} * 3 * 1024 * 4096 * 9 / 16);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // which keep what was freed: 146 MB
   // One matrix is 2.4 MB; the allocator may keep some of those before.
   EXPECT_LT(most, std::int64_t{32} << 20);
+#endif
 }
 
 }  // namespace
