@@ -295,6 +295,9 @@ DenseMatrix WeightLoader::dense_matrix(std::span<const Piece> pieces, std::span<
 
 // As the rows of the packed matrices lie: neurons up to a whole record, whose padding has none.
 void WeightLoader::place_biases(const ExpertSet& set, ExpertRecords& out) {
+  // Most models have none, and then nothing is laid out: zeros of every expert were two fifths of what a plan
+  // takes.
+  if (!set.gate_bias.is_there() && !set.up_bias.is_there() && !set.down_bias.is_there()) return;
   const std::int64_t neurons = matrix(set.experts.front().gate).rows;
   const auto append = [&](OptionalVectorId id, std::size_t expert, std::int64_t rows, std::int64_t padded,
                           std::vector<float>& to) {
