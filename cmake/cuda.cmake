@@ -56,8 +56,9 @@ if(NOT FOURFOLD_CUDA STREQUAL "off")
   endif()
 endif()
 # Spills and the like are a test (tools/check_cubins.py), not a warning: the emulated proof rows may. compress-mode=speed is
-# LZ4, which that test can read.
-set(FOURFOLD_CUDA_FLAGS --expt-relaxed-constexpr -Xfatbin -compress-all --compress-mode=speed)
+# LZ4, which that test can read. The host's half, tables of rows and the call that launches each, is not worth -O3: a
+# tenth of what nvcc takes.
+set(FOURFOLD_CUDA_FLAGS --expt-relaxed-constexpr -Xfatbin -compress-all --compress-mode=speed -Xcompiler=-O1)
 # For compute-sanitizer's racecheck only: see kWarpArrivals in kernels/device/cuda/cta.h.
 option(FOURFOLD_RACECHECK "Every lane arrives for itself where one speaks for its warp: slower, and racecheck can follow it" OFF)
 if(FOURFOLD_RACECHECK)
