@@ -105,7 +105,7 @@ many_seeds() {
 # Claude Code, Codex and other large programs, from PyPI (a gigabyte); the dated results are in docs/agents-test.txt.
 real_clients() {
   build ci fourfold fourfold_engine_library
-  python3 tests/clients/run.py --program build/fourfold --folder build/clients --write all
+  FOURFOLD_LONG=1 python3 tests/clients/run.py --program build/fourfold --folder build/clients --write all
 }
 
 # A process to a test: some take many minutes.
@@ -131,6 +131,16 @@ storyteller_fp4() {
 families() {
   build ci test_model
   FOURFOLD_LONG=1 build/test_model --gtest_filter='*GpuFamilies*:*SameBits*'
+}
+
+# Tests that ./dev test has with half of their shapes, families or formats.
+shortened() {
+  build ci test_kernels test_evaluate test_engine test_cli_model
+  export FOURFOLD_LONG=1
+  build/test_kernels --gtest_filter='GroupedGemm.WideMatrices*'
+  build/test_evaluate --gtest_filter='*RouterTies*'
+  build/test_engine --gtest_filter='Batcher.OnTheSimulatedGpu*'
+  build/test_cli_model --gtest_filter='CheckpointCommands.ComparePassesOnTheGoldenModels'
 }
 
 # The rows of every chip as machine code, against the plan.
@@ -213,6 +223,7 @@ all_long_parts() {
   long_part vllm "the plugin in vLLM's own classes, each tested release" vllm_plugin
   long_part seeds "verify on the simulated GPU, 20 seeds for each row and operation" many_seeds
   long_part families "other families on the simulated GPU, even shapes and second seeds; 500 random runs" families
+  long_part shortened "every shape, family and format of what ./dev test has a half of" shortened
   long_part scenarios "1,000 random scenarios of the engine" scenarios
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'
   long_part mutations-step "every synchronisation of every other row left out" every_mutation 'StepMutation*'

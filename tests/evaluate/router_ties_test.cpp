@@ -7,11 +7,13 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "backend/reference/experts.h"
 #include "evaluate/compare.h"
 #include "evaluate/input_noise.h"
 #include "tests/model/made_models.h"
+#include "tests/support/long_test.h"
 
 namespace fourfold::evaluate {
 namespace {
@@ -63,7 +65,13 @@ class RouterTies : public testing::TestWithParam<const char*> {
   backend::Capacity capacity_ = trace_capacity(reference_.prompts());
   Bounds bounds_{program_, reference_, capacity_};
 };
-INSTANTIATE_TEST_SUITE_P(Families, RouterTies, testing::Values("tiny-minimax", "tiny-mistral"));
+// The second family takes seven times as long: ./dev test --long shortened.
+std::vector<const char*> tied_families() {
+  std::vector<const char*> out = {"tiny-minimax"};
+  if (test::wants_all()) out.push_back("tiny-mistral");
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Families, RouterTies, testing::ValuesIn(tied_families()));
 
 // Some choices are open and most are not: those further apart than the errors reach.
 TEST_P(RouterTies, AreTheChoicesThatErrorsTurn) {

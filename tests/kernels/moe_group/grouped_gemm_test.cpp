@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/device/sim/cta.h"
@@ -15,6 +16,7 @@
 #include "kernels/launch/sim_machine.h"
 #include "kernels/record/pack.h"
 #include "kernels/verify/inputs.h"
+#include "tests/support/long_test.h"
 
 namespace fourfold::test {
 namespace {
@@ -205,9 +207,12 @@ TEST(GroupedGemm, EveryPathGivesTheBitsOfTheReference) {
 }
 
 // Lone matrices of published models, and the widest that is taken: one segment more than warps share a strip
-// of, GLM's dense MLP (no multiple of 128), its output projection, DeepSeek's dense MLP.
+// of; in ./dev test --long also GLM's dense MLP (no multiple of 128), its output projection, DeepSeek's dense
+// MLP.
 TEST(GroupedGemm, WideMatricesGiveTheBitsOfTheReference) {
-  for (const int columns : {8256, 10944, 12288, 18432, moe_layer::kMaxMatrixColumns})
+  std::vector<int> widths = {8256, moe_layer::kMaxMatrixColumns};
+  if (wants_all()) widths.insert(widths.end(), {10944, 12288, 18432});
+  for (const int columns : widths)
     for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120})
       for (const auto activations : {Activations::w4a16, Activations::w4a4})
         for (const auto role : {Role::decode, Role::prefill}) {

@@ -4,6 +4,7 @@
 #include "evaluate/compare.h"
 #include "evaluate/trace.h"
 #include "tests/model/cuda/simulated.h"
+#include "tests/support/long_test.h"
 
 namespace fourfold::model {
 namespace {
@@ -56,9 +57,11 @@ TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatch) {
 }
 TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatchWithFp4Activations) {
   // The first has a 16-bit shared expert beside FP4 experts, the second FP4 everywhere.
-  for (const char* name : {"modelopt", "compressed"})
-    for (const Activations activations : {Activations::w4a4_prefill, Activations::w4a4})
-      expect_same_bits(Golden(name), activations);
+  expect_same_bits(Golden("modelopt"), Activations::w4a4_prefill);
+  expect_same_bits(Golden("compressed"), Activations::w4a4);
+  if (!test::wants_all()) return;  // each has had its turn
+  expect_same_bits(Golden("modelopt"), Activations::w4a4);
+  expect_same_bits(Golden("compressed"), Activations::w4a4_prefill);
 }
 
 TEST(GpuSameAnswer, ARowHasTheSameBitsInEveryBatchWithFp8Activations) {
