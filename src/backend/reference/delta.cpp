@@ -43,9 +43,9 @@ struct HeadRow {
     const auto add = [&](double factor, std::span<const float> row) {
       for (std::size_t v = 0; v < sum.size(); ++v) sum[v] += factor * row[v];
     };
-    const double now = decay(position);
+    const double now = decay(position), kept = std::exp(now);
     for (std::int64_t k = 0; k < sizes.key_head_dim; ++k)
-      add(std::exp(now) * x[k], anchor_row(position / kAnchorTokens, k));
+      add(kept * x[k], anchor_row(position / kAnchorTokens, k));
     for (std::int64_t j = block_begin(); j < end; ++j)
       add(std::exp(now - decay(j)) * dot(key(j), x), delta(j));
     return sum;
@@ -53,14 +53,17 @@ struct HeadRow {
 
   void move_anchor() const {
     const std::int64_t block = position / kAnchorTokens;
-    const double now = decay(position);
+    const double now = decay(position), kept = std::exp(now);
+    std::vector<double> sum(sizes.value_head_dim), since;
+    for (std::int64_t j = block_begin(); j <= position; ++j) since.push_back(std::exp(now - decay(j)));
     for (std::int64_t k = 0; k < sizes.key_head_dim; ++k) {
-      for (std::int64_t v = 0; v < sizes.value_head_dim; ++v) {
-        double sum = std::exp(now) * anchor_row(block, k)[v];
-        for (std::int64_t j = block_begin(); j <= position; ++j)
-          sum += std::exp(now - decay(j)) * key(j)[k] * delta(j)[v];
-        anchor_row(block + 1, k)[v] = static_cast<float>(sum);
+      for (std::size_t v = 0; v < sum.size(); ++v) sum[v] = kept * anchor_row(block, k)[v];
+      for (std::int64_t j = block_begin(); j <= position; ++j) {
+        const double factor = since[j - block_begin()] * key(j)[k];
+        const std::span<const float> row = delta(j);
+        for (std::size_t v = 0; v < sum.size(); ++v) sum[v] += factor * row[v];
       }
+      for (std::size_t v = 0; v < sum.size(); ++v) anchor_row(block + 1, k)[v] = static_cast<float>(sum[v]);
     }
   }
 };

@@ -56,10 +56,26 @@ std::vector<float> rounded_input(const Weight& weight, Role role, std::span<cons
   return row;
 }
 
+// Four products side by side: each sum is added in its own order, as dot() adds it, and waits for itself
+// alone.
 void linear(const Weight& weight, Role role, std::span<const float> in, std::span<float> out, InputOf of,
             std::span<const float> bias) {
   const std::vector<float> row = rounded_input(weight, role, in, of);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(dot(weight.rows.row(i), row));
+  std::size_t begin = 0;
+  for (; begin + 4 <= out.size(); begin += 4) {
+    const std::span<const float> a = weight.rows.row(begin), b = weight.rows.row(begin + 1),
+                                 c = weight.rows.row(begin + 2), d = weight.rows.row(begin + 3);
+    double sums[4]{};
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const double x = row[i];
+      sums[0] += a[i] * x;
+      sums[1] += b[i] * x;
+      sums[2] += c[i] * x;
+      sums[3] += d[i] * x;
+    }
+    for (std::size_t i = 0; i < 4; ++i) out[begin + i] = static_cast<float>(sums[i]);
+  }
+  for (std::size_t i = begin; i < out.size(); ++i) out[i] = static_cast<float>(dot(weight.rows.row(i), row));
   for (std::size_t i = 0; i < bias.size(); ++i) out[i] += bias[i];
 }
 
