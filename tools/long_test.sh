@@ -135,11 +135,12 @@ families() {
 
 # Tests that ./dev test has with half of their shapes, families or formats.
 shortened() {
-  build ci test_kernels test_evaluate test_engine test_cli_model
+  build ci test_kernels test_evaluate test_engine test_model test_cli_model
   export FOURFOLD_LONG=1
   build/test_kernels --gtest_filter='GroupedGemm.WideMatrices*'
   build/test_evaluate --gtest_filter='*RouterTies*'
-  build/test_engine --gtest_filter='Batcher.OnTheSimulatedGpu*'
+  build/test_model --gtest_filter='GoldenWithFp4Activations.*'
+  build/test_engine --gtest_filter='Batcher.OnTheSimulatedGpu*:Fp8Answers.*'
   build/test_cli_model --gtest_filter='CheckpointCommands.ComparePassesOnTheGoldenModels'
 }
 
