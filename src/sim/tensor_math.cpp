@@ -126,16 +126,17 @@ bool multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, con
 float multiply_one(const Bf16Rows& rows, int row, const Bf16Columns& columns, int n, float c) {
   tensor_core::Operand a[16], b[16];
   bool finite = std::isfinite(c);
-  double sum = c;
   for (int k = 0; k < 16; ++k) {
     a[k] = tensor_core::split_bf16(rows.bits[row][k]);
     b[k] = tensor_core::split_bf16(columns.bits[k][n]);
     finite = finite && tensor_core::is_finite_bf16(rows.bits[row][k]) &&
              tensor_core::is_finite_bf16(columns.bits[k][n]);
-    sum += static_cast<double>(std::bit_cast<float>(std::uint32_t{rows.bits[row][k]} << 16)) *
-           std::bit_cast<float>(std::uint32_t{columns.bits[k][n]} << 16);
   }
   if (finite) return tensor_core::fused_sum_16(c, a, b);
+  double sum = c;
+  for (int k = 0; k < 16; ++k)
+    sum += static_cast<double>(std::bit_cast<float>(std::uint32_t{rows.bits[row][k]} << 16)) *
+           std::bit_cast<float>(std::uint32_t{columns.bits[k][n]} << 16);
   return std::isnan(sum) ? std::bit_cast<float>(0x7FFFFFFFu) : static_cast<float>(sum);
 }
 
