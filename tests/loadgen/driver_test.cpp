@@ -52,10 +52,10 @@ TEST(Driver, MeasuresAServersPauses) {
   // Four at once. A server that the machine keeps waiting sees each one's successor before it has closed it.
   EXPECT_LE(server.most_at_once(), 8);
   for (const Timeline& line : lines)
-    EXPECT_LE(std::ranges::count_if(lines, [&](const Timeline& other) {
-                return other.sent <= line.sent && line.sent < other.over;
-              }),
-              4);
+    EXPECT_LE(
+        std::ranges::count_if(
+            lines, [&](const Timeline& other) { return other.sent <= line.sent && line.sent < other.over; }),
+        4);
 }
 
 TEST(Driver, KeepsHundredsOfStreamsApart) {
