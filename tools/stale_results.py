@@ -10,8 +10,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What runs on the GPU: not the CPU's kernels, nor the proofs.
-KERNELS = ["src/kernels", "src/backend/cuda", ":!src/kernels/cpu", ":!src/kernels/verify"]
+# What runs on the GPU: not the CPU's kernels, nor the proofs, nor what they are held against, nor texts.
+KERNELS = ["src/kernels", "src/backend/cuda", ":!src/kernels/cpu", ":!src/kernels/verify", ":!src/kernels/reference",
+           ":!src/kernels/*/*reference.h", ":!src/*.md"]
 PATTERNS = ["verify-*.json", "moe-*.csv", "model-*.csv", "report-*.json"]
 
 

@@ -104,7 +104,7 @@ def row(name, run, what, *options):
 # four clients taking turns all of one request's may fall on the worker that is gone.
 HEALTH = ["--health-check-interval-secs", "2", "--health-failure-threshold", "1", "--health-success-threshold", "1",
           "--cb-timeout-duration-secs", "2", "--retry-max-retries", "20"]
-# The others began as copies of the first, so ./dev test asks that one, and --long all.
+# Each is asked the same, beside servers of its own: ./dev test has one of them, --long all.
 ASKED = list(ROUTERS) if os.environ.get("FOURFOLD_LONG") == "1" else list(ROUTERS)[:1]
 ROWS = [row(name, run, what, *options) for name in ASKED for run, what, options in (
     (talks, "two workers; chat, stream, tool calls and completions pass", []),

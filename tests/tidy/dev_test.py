@@ -318,7 +318,8 @@ class StaleResults(unittest.TestCase):
             kernels = commit("src/kernels/moe.h", "1")
             commit("bench/results/moe-card.csv", f"# commit: {kernels}\n")
             self.assertEqual(stale_results.notices(root), [])
-            commit("src/kernels/cpu/dot.h", "not of the GPU")
+            for path in ("cpu/dot.h", "verify/case.cpp", "reference/dot.cpp", "moe/reference.h", "moe/README.md"):
+                commit(f"src/kernels/{path}", "not of the GPU")
             self.assertEqual(stale_results.notices(root), [])
             commit("src/kernels/moe.h", "2")
             self.assertEqual(stale_results.notices(root),
