@@ -30,8 +30,8 @@ Weights copy_of(const View& matrix, int columns_per_scale) {
   return weights;
 }
 
-// Asked for every weight of every token: shifts and a table, where divisions and decoding took most of a
-// proof's time.
+// Asked for every weight of every token, 16 or 32 columns a scale: shifts and a table, where divisions and
+// decoding took most of a proof's time.
 std::uint8_t scale_byte(const Weights& weights, std::int64_t row, std::int64_t column) {
   const int shift = std::countr_zero(static_cast<unsigned>(weights.columns_per_scale));
   return weights.scale_bytes[static_cast<std::size_t>(row * (weights.columns >> shift) + (column >> shift))];

@@ -4,7 +4,6 @@
 
 #include "tests/model/cuda/simulated.h"
 #include "tests/model/made_models.h"
-#include "tests/support/long_test.h"
 
 namespace fourfold::model {
 namespace {
@@ -82,7 +81,6 @@ TEST(StepWays, GiveTheSameBits) {
 // A bf16 router beside an FP4 shared expert, and rows of 576 columns, two segments of K: the pairs of four
 // layers, in two steps.
 TEST(StepWays, PairsOfManyRowsGiveTheSameBits) {
-  if (!test::wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
   checkpoint::ModelShape shape = wide_shape();
   shape.hidden = 576;
   const MadeModel model(shape, "modelopt-mixed");
