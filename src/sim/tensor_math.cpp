@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/tensor_core.h"
+#include "base/wide_operands.h"
 
 namespace fourfold::sim {
 namespace {
@@ -123,16 +124,20 @@ bool multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, con
   return true;
 }
 
-float multiply_one(const Bf16Rows& rows, int row, const Bf16Columns& columns, int n, float c) {
-  tensor_core::Operand a[16], b[16];
-  bool finite = std::isfinite(c);
-  for (int k = 0; k < 16; ++k) {
-    a[k] = tensor_core::split_bf16(rows.bits[row][k]);
-    b[k] = tensor_core::split_bf16(columns.bits[k][n]);
-    finite = finite && tensor_core::is_finite_bf16(rows.bits[row][k]) &&
-             tensor_core::is_finite_bf16(columns.bits[k][n]);
+// Operands of any size, MXFP4's weights among them: they are decoded to about 2^-62.
+struct AnyOperands {
+  tensor_core::WideOperands operands;
+  bool finite = true;
+
+  void set(int k, std::uint16_t bits) {
+    tensor_core::set_operand(operands, k, bits);
+    finite = finite && tensor_core::is_finite_bf16(bits);
   }
-  if (finite) return tensor_core::fused_sum_16(c, a, b);
+};
+
+float multiply_one(const AnyOperands& a, const AnyOperands& b, const Bf16Rows& rows, int row,
+                   const Bf16Columns& columns, int n, float c) {
+  if (a.finite && b.finite && std::isfinite(c)) return tensor_core::fused_sum_16(c, a.operands, b.operands);
   double sum = c;
   for (int k = 0; k < 16; ++k)
     sum += static_cast<double>(std::bit_cast<float>(std::uint32_t{rows.bits[row][k]} << 16)) *
@@ -186,11 +191,19 @@ void multiply(const Bf16Rows& rows, const Bf16Columns& columns, float (&c)[16][8
   const bool any_tiny =
       std::any_of(rows.tiny, rows.tiny + 16, [](bool tiny) { return tiny; }) || columns.tiny;
   if (any_tiny) column_powers.add(columns.exponent[0], 16 * 8);
+  AnyOperands b[8];
+  bool has_b = false;
   for (int row = 0; row < 16; ++row) {
     const bool fast = !columns.large && !rows.large[row] && ordinary(c[row]);
     if (fast && multiply_row(rows, row, columns, column_powers, c[row])) [[likely]]
       continue;
-    for (int n = 0; n < 8; ++n) c[row][n] = multiply_one(rows, row, columns, n, c[row][n]);
+    if (!has_b)
+      for (int n = 0; n < 8; ++n)
+        for (int k = 0; k < 16; ++k) b[n].set(k, columns.bits[k][n]);
+    has_b = true;
+    AnyOperands a;
+    for (int k = 0; k < 16; ++k) a.set(k, rows.bits[row][k]);
+    for (int n = 0; n < 8; ++n) c[row][n] = multiply_one(a, b[n], rows, row, columns, n, c[row][n]);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/wide_operands.h"
 #include "kernels/moe/tables.h"
 #include "plan/record_size.h"
 
@@ -60,13 +61,28 @@ double weight_value(const Weights& weights, std::int64_t row, std::int64_t colum
   return code_value(weights, row, column) * scale_value(weights, row, column);
 }
 
-// The decoded bf16 weight: code * scale * 2^-8 (NVFP4) or * 2^-62 (MXFP4), exact.
-Bf16 decoded_weight(const Weights& weights, std::int64_t row, std::int64_t column) {
+// Sixty-four columns of a row: the weights, and what they are decoded to, exact in bf16: code * scale * 2^-8
+// (NVFP4) or * 2^-62 (MXFP4).
+struct RecordColumns {
+  double value[kStepColumns];
+  std::uint16_t decoded[kStepColumns];
+};
+void decode_columns(const Weights& weights, std::int64_t row, std::int64_t first, RecordColumns& columns) {
+  const std::int64_t block = weights.is_dense() ? kStepColumns : weights.columns_per_scale;
   const double factor = weights.is_dense() ? 1.0 : weights.is_mxfp4() ? 0x1p-62 : 0x1p-8;
-  const double exact = weight_value(weights, row, column) * factor;
-  const Bf16 rounded = to_bf16(static_cast<float>(exact));
-  check(static_cast<double>(to_float(rounded)) == exact, "a decoded weight is exact in bf16", row, column);
-  return rounded;
+  for (std::int64_t begin = 0; begin < kStepColumns; begin += block) {
+    const double scale = weights.is_dense() ? 1.0 : scale_value(weights, row, first + begin);
+    for (std::int64_t c = begin; c < begin + block; ++c) {
+      const double number =
+          weights.is_dense() ? weight_value(weights, row, first + c) : code_value(weights, row, first + c);
+      columns.value[c] = number * scale;
+      const double exact = columns.value[c] * factor;
+      const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(exact));
+      if ((bits & 0xFFFFu) != 0 || static_cast<double>(static_cast<float>(exact)) != exact) [[unlikely]]
+        check(false, "a decoded weight is exact in bf16", row, first + c);
+      columns.decoded[c] = static_cast<std::uint16_t>(bits >> 16);
+    }
+  }
 }
 
 // Columns of k16 step `step` (0..3) of a record: eight lanes' worth of four neighbours.
@@ -149,18 +165,21 @@ double chain_bound_fp4(double magnitude, std::int64_t steps, std::int64_t segmen
 
 Dot dot_w4a16(const Weights& weights, std::int64_t row, const Bf16* token, Order order) {
   Dot dot{};
-  for (std::int64_t c = 0; c < weights.columns; ++c) {
-    const double product = weight_value(weights, row, c) * to_float(token[c]);
-    dot.value += product;
-    dot.magnitude += std::abs(product);
-  }
   dot.bits = ordered_sum(weights.columns / kStepColumns, order, [&](float acc, std::int64_t record) {
+    const Bf16* const from = token + record * kStepColumns;
+    RecordColumns columns;
+    decode_columns(weights, row, record * kStepColumns, columns);
+    for (std::int64_t c = 0; c < kStepColumns; ++c) {
+      const double product = columns.value[c] * to_float(from[c]);
+      dot.value += product;
+      dot.magnitude += std::abs(product);
+    }
     for (int step = 0; step < 4; ++step) {
-      Operand a[16], b[16];
+      tensor_core::WideOperands a, b;
       for (int i = 0; i < 16; ++i) {
-        const std::int64_t column = record * kStepColumns + column_of_step(step, i);
-        a[i] = tensor_core::split_bf16(decoded_weight(weights, row, column).bits);
-        b[i] = tensor_core::split_bf16(token[column].bits);
+        const std::int64_t column = column_of_step(step, i);
+        tensor_core::set_operand(a, i, columns.decoded[column]);
+        tensor_core::set_operand(b, i, from[column].bits);
       }
       acc = tensor_core::fused_sum_16(acc, a, b);
     }
