@@ -47,6 +47,7 @@ const std::map<std::string, const char*> kTested = {
     {"mla/page_ring.h", "StepMutation.AttendLatentPrompt"},
     {"mla/prepare_latent.h", "StepMutation.LatentRows"},
     {"mla/tile_ring.h", "StepMutation.AttendLatent"},
+    {"moe_combine/combine_norm.h", "StepMutation.CombineNorm"},
     {"moe_combine/moe_combine.h", "Mutation.StreamAndCombine"},
     {"moe_few/fed_ring.h", "Mutation.FewTokensStreamed"},
     {"moe_few/few_down.h", "Mutation.FewTokensStreamed"},

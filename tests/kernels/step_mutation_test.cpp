@@ -118,6 +118,7 @@ TEST(StepMutation, DenseSumPair) { mutate_kernel("dense_sum_pair", {"many_pair.h
 TEST(StepMutation, DenseSumNorm) {
   mutate_kernel("dense_sum_norm", {"dense_sum_norm.h", "dense_sum.h", "norm.h"});
 }
+TEST(StepMutation, CombineNorm) { mutate_kernel("combine_norm"); }
 TEST(StepMutation, NormRows) { mutate_kernel("norm_rows"); }
 TEST(StepMutation, NormPrompt) { mutate_kernel("norm_prompt"); }
 TEST(StepMutation, NormFp4) { mutate_kernel("norm_fp4"); }

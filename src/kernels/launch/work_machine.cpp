@@ -146,6 +146,12 @@ const Params& as(const void* params) {
   return *static_cast<const Params*>(params);
 }
 
+// The experts' rows, the residual stream read and written, and its norm.
+void note_combine_norm(KernelWork& work, const moe_combine::CombineParams& combine) {
+  work.tokens = combine.tokens;
+  work.other_bytes = static_cast<double>(combine.tokens) * combine.columns * (combine.top_k * 4 + 10);
+}
+
 void note_dense(KernelWork& work, const dense::DenseParams& params, std::string_view format, double tile) {
   work.tokens = params.token_count;
   add_matrix(work, static_cast<double>(params.strips) * params.records, format, params.token_count, tile);
@@ -294,6 +300,8 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
   } else if (kernel == "dense_sum_pair") {
     const auto& pair = as<dense::ManyPairParams>(params);
     work.other_bytes = sum_bytes(pair.first.dense) + sum_bytes(pair.second.dense);
+  } else if (kernel == "combine_norm") {
+    note_combine_norm(work, as<moe_combine::CombineNormParams>(params).combine);
   } else if (kernel == "norm_rows") {
     work.other_bytes = 10.0 * blocks * as<dense::NormParams>(params).columns;
   } else if (kernel == dense::kNormPromptRow) {

@@ -8,6 +8,8 @@ namespace fourfold::moe_combine {
 // Names of the rows: by what the experts' rows hold.
 inline constexpr const char* kF32Row = "combine f32";
 inline constexpr const char* kBf16Row = "combine bf16";
+// Sums in f32, and the norm of the residual stream they are added to.
+inline constexpr const char* kNormRow = "combine_norm f32";
 
 inline constexpr int kThreads = 128;
 inline constexpr int kColumnsPerThread = 8;
@@ -31,6 +33,19 @@ struct CombineParams {
   std::int32_t columns;
   float* residual = nullptr;  // [tokens, columns] f32: add the sum here, unrounded, instead of storing bf16
   JoinedRows joined = {};     // with a residual and rows in bf16 alone
+};
+
+// The next layer's norm of the residual stream, behind the sum.
+struct CombineNorm {
+  const float* weight = nullptr;  // null: there is none
+  float epsilon = 0;
+  std::uint16_t* out = nullptr;  // [tokens, columns] bf16
+};
+
+// A block a token; with a residual, and nothing joined.
+struct CombineNormParams {
+  CombineParams combine;
+  CombineNorm norm;
 };
 
 constexpr int blocks_per_token(int columns) { return (columns + kColumnsPerBlock - 1) / kColumnsPerBlock; }

@@ -13,4 +13,12 @@ inline void launch_combine(kernels::Machine& machine, kernels::RowHandle row, co
   machine.launch(row, params.tokens * blocks_per_token(params.columns), params);
 }
 
+inline kernels::RowHandle find_combine_norm(const kernels::Machine& machine) {
+  return machine.required(kernels::RowKind::step, kNormRow);
+}
+inline void launch_combine_norm(kernels::Machine& machine, kernels::RowHandle row,
+                                const CombineNormParams& params) {
+  machine.launch(row, params.combine.tokens, params);
+}
+
 }  // namespace fourfold::moe_combine

@@ -50,26 +50,26 @@ FOURFOLD_DEVICE void join(Cta cta, const JoinedRows& joined, std::int64_t token,
   for (int i = 0; i < 8; ++i) x[i] = Cta::add(x[i], Cta::mul(factor, y[i]));
 }
 
-// Element: float or std::uint16_t (bf16).
-template <class Element, class Cta>
-FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
-  const int per_token = blocks_per_token(params.columns);
-  const int token = cta.block() / per_token;
-  const int column = (cta.block() - token * per_token) * kColumnsPerBlock + cta.thread() * kColumnsPerThread;
-  const bool has_columns = column < params.columns;  // the others only hand slots on
-  // The slots are older than the predecessor, GEMM2: it waited for GEMM1, and GEMM1 for them. A lane asks for
-  // one.
+// The slots are older than the predecessor, GEMM2: it waited for GEMM1, and GEMM1 for them. A lane asks for
+// one.
+template <class Cta>
+FOURFOLD_DEVICE std::int32_t slot_of_lane(Cta cta, const CombineParams& params, int token) {
   const std::int32_t* slots = params.pair_slot + static_cast<std::int64_t>(token) * params.top_k;
-  const std::int32_t slot_of_lane = cta.lane() < params.top_k ? cta.load(slots + cta.lane()) : 0;
-  cta.wait_predecessors();
-  cta.release_successors();
-  float sum[8];
+  return cta.lane() < params.top_k ? cta.load(slots + cta.lane()) : 0;
+}
+
+// Eight columns of a token's experts, added in the order of their rank. All lanes of a warp: those without
+// columns only hand slots on. Element: float or std::uint16_t (bf16).
+template <class Element, class Cta>
+FOURFOLD_DEVICE void sum_ranks(Cta cta, const CombineParams& params, std::int32_t lane_slot, int column,
+                               float (&sum)[8]) {
+  const bool has_columns = column < params.columns;
   // Four ranks at a time are in flight; they are added one after the other.
   for (int first = 0; first < params.top_k; first += 4) {
     float part[4][8];
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      const std::int64_t slot = cta.shuffle(slot_of_lane, first + r);
+      const std::int64_t slot = cta.shuffle(lane_slot, first + r);
       if (first + r < params.top_k && has_columns)
         load_eight<Element>(cta, params.rows, slot * params.columns + column, part[r]);
     }
@@ -79,7 +79,19 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) sum[i] = first + r == 0 ? part[r][i] : Cta::add(sum[i], part[r][i]);
   }
-  if (!has_columns) return;
+}
+
+template <class Element, class Cta>
+FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
+  const int per_token = blocks_per_token(params.columns);
+  const int token = cta.block() / per_token;
+  const int column = (cta.block() - token * per_token) * kColumnsPerBlock + cta.thread() * kColumnsPerThread;
+  const std::int32_t lane_slot = slot_of_lane(cta, params, token);
+  cta.wait_predecessors();
+  cta.release_successors();
+  float sum[8];
+  sum_ranks<Element>(cta, params, lane_slot, column, sum);
+  if (column >= params.columns) return;
   const std::int64_t at = static_cast<std::int64_t>(token) * params.columns + column;
   if (params.residual != nullptr) {
     float x[8];

@@ -7,6 +7,7 @@
 
 #include "base/macros.h"
 #include "kernels/launch/row.h"
+#include "kernels/moe_combine/combine_norm.h"
 #include "kernels/moe_combine/moe_combine.h"
 
 namespace fourfold::moe_combine {
@@ -28,7 +29,25 @@ struct CombineRow : kernels::BasicRow {
   }
 };
 
+template <class ArchT>
+struct CombineNormRow {
+  using Arch = ArchT;
+  using Params = CombineNormParams;
+  using Storage = dense::NormStorage;
+  static constexpr int threads = 32 * dense::kNormWarps;
+  static constexpr int blocks_per_sm = 1;
+  static std::string name() { return kNormRow; }
+  static plan::RowFacts facts() {
+    return kernels::step_facts<CombineNormRow>("combine_norm", "decode", "f32");
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    combine_norm(cta, params);
+  }
+};
+
 template <class Chip, class Arch = typename Chip::Own>
-using Rows = moe::RowList<CombineRow<Arch, float>, CombineRow<Arch, std::uint16_t>>;
+using Rows = moe::RowList<CombineRow<Arch, float>, CombineRow<Arch, std::uint16_t>,
+                          CombineNormRow<typename Chip::Shared>>;
 
 }  // namespace fourfold::moe_combine

@@ -84,6 +84,9 @@ void require_call(const Prepared& layer, const LayerWeights& weights, const Laye
     fail(Code::invalid_request, "token records are for prompts in w4a4; other rows read 16-bit tokens");
   if (call.joined.rows != nullptr && (layer.request.role != Role::prefill || call.residual == nullptr))
     fail(Code::invalid_request, "rows are joined to prompts and a residual only");
+  if (call.next_norm.weight != nullptr &&
+      (layer.choice.few || !layer.combine_norm.found() || call.residual == nullptr))
+    fail(Code::invalid_request, "the next norm goes along with generated rows of the general path only");
   if (call.workspace_bytes < layer.layout.total)
     fail(Code::invalid_request, "the workspace has {} bytes; {} tokens need {}",
          with_commas(static_cast<long long>(call.workspace_bytes)), layer.request.tokens,
@@ -233,6 +236,7 @@ Prepared prepare_with(const Machine& machine, const Request& request, const Choi
     layer.route = moe_route::find_route_rows(machine);
     layer.tokens = moe_tokens::find_token_rows(machine);
     layer.combine = moe_combine::find_combine(machine, request.role == Role::decode);
+    if (request.role == Role::decode) layer.combine_norm = moe_combine::find_combine_norm(machine);
   }
   layer.layout = workspace_layout(request, choice);
   return layer;
@@ -263,10 +267,18 @@ void run(Machine& machine, const Prepared& layer, const LayerWeights& weights, c
   prepare_tokens(machine, layer, weights, call);
   moe::launch_gemm(machine, layer.gate_up, gate_up_params(layer, weights, call));
   moe::launch_gemm(machine, layer.down, down_params(layer, weights, call));
-  moe_combine::launch_combine(machine, layer.combine,
-                              {place<void>(call, layer.layout.rows), tables_of(layer.layout, call).pair_slot,
-                               call.out, layer.request.tokens, layer.request.shape.top_k,
-                               layer.request.shape.hidden, call.residual, call.joined});
+  const moe_combine::CombineParams combine{place<void>(call, layer.layout.rows),
+                                           tables_of(layer.layout, call).pair_slot,
+                                           call.out,
+                                           layer.request.tokens,
+                                           layer.request.shape.top_k,
+                                           layer.request.shape.hidden,
+                                           call.residual,
+                                           call.joined};
+  if (call.next_norm.weight != nullptr)
+    moe_combine::launch_combine_norm(machine, layer.combine_norm, {combine, call.next_norm});
+  else
+    moe_combine::launch_combine(machine, layer.combine, combine);
 }
 
 }  // namespace fourfold::moe_layer

@@ -53,6 +53,9 @@ struct LayerCall {
   const unsigned char* records = nullptr;
   moe_combine::JoinedRows joined = {};  // prompts with a residual
   bool is_routed = false;               // the tables are there: another kernel made them by routing()
+  // Generated rows of the general path, with a residual: its rows behind the sum, normed for the next layer.
+  // May be `tokens`, which GEMM1 alone reads.
+  moe_combine::CombineNorm next_norm = {};
 };
 
 // Byte offsets into the workspace; what a path does not need has size zero.
@@ -74,7 +77,7 @@ struct Prepared {
   // Of the general path.
   moe_route::RouteRows route = {};
   moe_tokens::TokenRows tokens = {};
-  kernels::RowHandle combine = {};
+  kernels::RowHandle combine = {}, combine_norm = {};  // the second of generated rows alone
   WorkspaceLayout layout{};
 };
 

@@ -35,6 +35,7 @@ constexpr StepProof kProofs[] = {
     {"dense_sum_norm", "",          prove_dense_sum_norm, "add_f32 biased", 2.0},
     {"all_gather",     "",          prove_all_gather,    "", 1.0},
     {"all_reduce",     "",          prove_all_reduce,    "", 3.0},
+    {"combine_norm",   "",          prove_combine_norm,  "", 0.3},
     {"norm_rows",      "",          prove_norm_rows,     "norm add_f32 add_bf16", 0.2},
     {"norm_prompt",    "",          prove_norm_prompt,   "norm add_f32 add_bf16", 0.3},
     {"norm_fp4",       "",          prove_norm_fp4,      "norm add_f32 add_bf16", 0.4},

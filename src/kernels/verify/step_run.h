@@ -139,6 +139,7 @@ void prove_dense_sum(StepRun& run);
 void prove_dense_sum_norm(StepRun& run);
 void prove_all_gather(StepRun& run);
 void prove_all_reduce(StepRun& run);
+void prove_combine_norm(StepRun& run);
 void prove_norm_rows(StepRun& run);
 void prove_norm_prompt(StepRun& run);
 void prove_norm_fp4(StepRun& run);

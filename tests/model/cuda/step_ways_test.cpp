@@ -23,7 +23,7 @@ checkpoint::ModelShape wide_shape() {
 struct Ran {
   std::vector<float> logits;
   int norms = 0, sums = 0, sum_norms = 0, pairs = 0, pair_sums = 0;  // kernels of the steps with many rows
-  int multiplies = 0;
+  int multiplies = 0, combines = 0, combine_norms = 0;
 };
 
 // Nine prompts, of which one is longer than a page; then a row of each at once, and of one alone.
@@ -50,6 +50,8 @@ Ran run(const Loaded& model, const StepWays& ways) {
     ran.sums += kernel.starts_with("dense_sum ");
     ran.sum_norms += kernel.starts_with("dense_sum_norm ");
     ran.multiplies += kernel.starts_with("dense_many ");
+    ran.combines += kernel == "combine";
+    ran.combine_norms += kernel.starts_with("combine_norm ");
     ran.pairs += kernel.starts_with("dense_many_pair ");
     ran.pair_sums += kernel.starts_with("dense_sum_pair ");
   });
@@ -94,11 +96,24 @@ TEST(StepWays, PairsOfManyRowsGiveTheSameBits) {
   EXPECT_EQ(before.norms, after.norms);
 }
 
+// Behind three of four layers another one reads normed rows, in two steps; behind the last the head does.
+TEST(StepWays, CombinedAndNormedRowsHaveTheSameBits) {
+  const MadeModel model(wide_shape(), "bf16");
+  const Ran before = run(model.loaded, {.combines_norm = false}), after = run(model.loaded, {});
+  EXPECT_EQ(before.logits, after.logits);
+  EXPECT_EQ(before.combine_norms, 0);
+  EXPECT_EQ(before.combines, 8);
+  EXPECT_EQ(after.combine_norms, 6);
+  EXPECT_EQ(after.combines, 2);
+  EXPECT_EQ(before.norms - after.norms, 6);
+}
+
 TEST(StepWays, AreNamed) {
   using backend::cuda::parse_ways;
-  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm,pairs_many");
+  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm,pairs_many,combines_norm");
   EXPECT_EQ(parse_ways(to_text(StepWays{})), StepWays{});
-  const StepWays one{.grids_by_context = false, .sums_norm = true, .pairs_many = false};
+  const StepWays one{
+      .grids_by_context = false, .sums_norm = true, .pairs_many = false, .combines_norm = false};
   EXPECT_EQ(parse_ways("sums_norm"), one);
   EXPECT_EQ(to_text(one), "sums_norm");
   EXPECT_EQ(to_text(parse_ways("none")), "none");

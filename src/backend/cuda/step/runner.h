@@ -98,6 +98,8 @@ class Runner {
   // The end of both halves: with several ranks their parts join the residual stream, and the new rows are
   // normed on the way where that saves a kernel.
   void reduce(const Next& next);
+  // Where the experts' last kernel norms its rows for the next layer: StepWays::combines_norm.
+  moe_combine::CombineNorm norm_behind_experts(const DeviceMoe& mlp);
   // The mixer's rows through its output projection to sum(); normed on the way where StepWays says so.
   void add_mixed(const DenseGroup& group);
   // The rows of the residual stream for a matrix behind this norm, normed already or not.
@@ -157,6 +159,7 @@ class Runner {
   unsigned stages_ = ~0u;
   const StepWays ways_;
   Next behind_mixer_;    // of the layer that is launched
+  Next behind_layer_;    // of the next layer; empty: of none
   bool normed_ = false;  // Buffers::normed holds the rows of x for the next matrix
   int place_ = 0;        // of the next sum between ranks
   std::map<std::array<int, 8>, moe_layer::Prepared> layers_;  // by sizes and arithmetic

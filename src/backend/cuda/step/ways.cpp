@@ -10,7 +10,8 @@ constexpr struct {
   bool StepWays::*way;
 } kWays[] = {{"grids_by_context", &StepWays::grids_by_context},
              {"sums_norm", &StepWays::sums_norm},
-             {"pairs_many", &StepWays::pairs_many}};
+             {"pairs_many", &StepWays::pairs_many},
+             {"combines_norm", &StepWays::combines_norm}};
 
 }  // namespace
 

@@ -16,11 +16,14 @@ struct StepWays {
   // From nine rows on a bf16 matrix and one of another format that read the same rows are one launch, and
   // their sums another (docs/decisions/0042).
   bool pairs_many = true;
+  // From nine rows on the kernel that adds up the experts' rows norms the result for the next layer
+  // (docs/decisions/0048).
+  bool combines_norm = true;
 
   bool operator==(const StepWays&) const = default;
 };
 
-// "grids_by_context,sums_norm,pairs_many": those that are on, or "none".
+// "grids_by_context,sums_norm,pairs_many,combines_norm": those that are on, or "none".
 StepWays parse_ways(std::string_view text);
 std::string to_text(const StepWays& ways);
 
