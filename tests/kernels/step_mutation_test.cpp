@@ -107,6 +107,7 @@ TEST(StepMutation, DenseNear) { mutate_kernel("dense_near"); }
 TEST(StepMutation, DensePair) { mutate_kernel("dense_pair"); }
 TEST(StepMutation, DenseTable) { mutate_kernel("dense_table"); }
 TEST(StepMutation, DenseMany) { mutate_kernel("dense_many"); }
+TEST(StepMutation, DenseManyTable) { mutate_kernel("dense_many_table", {"few_tables.h", "top_k.h"}); }
 TEST(StepMutation, DenseTall) { mutate_kernel("dense_tall"); }
 TEST(StepMutation, DenseSum) { mutate_kernel("dense_sum", {"dense_sum.h", "dense_epilogue.h"}); }
 // many_pair.h is mutated by DenseSumPair, too, and dense_many.h by DenseMany.

@@ -90,6 +90,19 @@ inline ManyChoice choose_many(int rows, int columns, WeightFormat format, int to
   refuse_format(format);
 }
 
+// The row whose matrix dense_many_table takes along with the tables of routing; empty: none of this format.
+inline std::string many_of_table(WeightFormat format) {
+  using Arch = plan::Sm120;
+  switch (format) {
+    case WeightFormat::bf16: return ManyRow<Arch, record::Bf16Format, 16, 1, 1>::name();
+    case WeightFormat::fp8: return ManyRow<Arch, record::Fp8Format, 16, 2, 1>::name();
+    case WeightFormat::nvfp4: return ManyRow<Arch, record::Nvfp4, 16, 2, 2>::name();
+    case WeightFormat::mxfp4:
+    case WeightFormat::f32: break;
+  }
+  return {};
+}
+
 // A bf16 matrix and one of another format with the same input, in one launch and one sum.
 struct ManyPairChoice {
   std::string row;  // empty: they go one by one

@@ -2,7 +2,8 @@
 // tables, the others multiply. Both need what the router's launch left and nothing of each other, and each
 // alone costs a boundary between kernels that is longer than its work (docs/decisions/0043).
 //
-// For as many tokens and experts as the block of a dense matrix has warps and threads: has_dense_table().
+// For as many tokens and experts as the block of a dense matrix has warps and threads: has_dense_table(); and
+// for twice the tokens, each warp with two: has_many_table().
 #pragma once
 
 #include <string>
@@ -49,6 +50,36 @@ struct DenseTableRow {
       moe_route::route_one_block<AnyRule>(cta, params.route);
     else
       DenseT::run(BehindFirst<Cta>(cta), params.dense);
+  }
+};
+
+template <class ManyT, bool AnyRule>
+struct ManyTableRow {
+  using Arch = typename ManyT::Arch;
+  using Format = typename ManyT::Format;
+  using Params = ManyTableParams;
+  using Storage = typename ManyT::Storage;
+  static_assert(sizeof(moe_route::OneBlockStorage) <= sizeof(Storage) &&
+                ManyT::threads == kDenseTableThreads);
+  static constexpr int threads = ManyT::threads;
+  static constexpr int blocks_per_sm = ManyT::blocks_per_sm;
+  static constexpr int register_blocks = ManyT::register_blocks;
+
+  static constexpr const char* products = "mma";
+  static std::string name() { return many_table_row(Format::name, AnyRule); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<ManyTableRow>(kManyTable, "decode", Format::name);
+    facts.m = 16 * ManyT::tiles;
+    facts.n = ManyT::n;
+    facts.k = moe::kSegmentColumns;
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    if (cta.block() == 0)
+      moe_route::route_one_block<AnyRule, kManyTableTurns>(cta, params.route);
+    else
+      ManyT::run(BehindFirst<Cta>(cta), params.many);
   }
 };
 

@@ -414,6 +414,13 @@ using TableRowsOf = moe::RowList<DenseTableRow<FewRow<Arch, record::Bf16Format, 
                                  DenseTableRow<NearRow<Arch, record::Nvfp4, GivenRows>, AnyRule>>;
 template <class Arch>
 using TableRows = moe::Join<TableRowsOf<Arch, false>, TableRowsOf<Arch, true>>;
+// Those that choose_many() takes for nine to sixteen.
+template <class Arch, bool AnyRule>
+using ManyTableRowsOf = moe::RowList<ManyTableRow<ManyRow<Arch, record::Bf16Format, 16, 1, 1>, AnyRule>,
+                                     ManyTableRow<ManyRow<Arch, record::Fp8Format, 16, 2, 1>, AnyRule>,
+                                     ManyTableRow<ManyRow<Arch, record::Nvfp4, 16, 2, 2>, AnyRule>>;
+template <class Arch>
+using ManyTableRows = moe::Join<ManyTableRowsOf<Arch, false>, ManyTableRowsOf<Arch, true>>;
 // clang-format on
 
 // clang-format off
@@ -475,8 +482,8 @@ using BiasedRows =
     moe::Join<FewRowsOf<Arch, GivenRows, true>, FewRowsOf<Arch, NormedRows, true>, NearRows<Arch, true>>;
 template <class Chip, class Arch = typename Chip::Shared>
 using Rows =
-    moe::Join<FewRows<Arch>, TableRows<Arch>, ManyRows<Arch>, ManyPairRows<Arch>, TallRows<Arch>,
-              SumRows<Arch>,
+    moe::Join<FewRows<Arch>, TableRows<Arch>, ManyTableRows<Arch>, ManyRows<Arch>, ManyPairRows<Arch>,
+              TallRows<Arch>, SumRows<Arch>,
               moe::RowList<NormRow<Arch>, NormPromptRow<Arch>, NormFp4Row<Arch>, QuantizeRowsRow<Arch>>,
               BiasedRows<Arch>>;
 

@@ -1,7 +1,7 @@
 // All tables of up to kOneBlockTokens tokens by one block, in three steps with a barrier between them: a warp
-// ranks a token and leaves the set of its experts; a thread an expert sees which tokens chose it and where
-// its slots begin; a lane a pair takes its slot. The order is that of the counting sort in moe_route.h:
-// experts by number, their tokens by number.
+// ranks a token, or Turns of them, and leaves the set of its experts; a thread an expert sees which tokens
+// chose it and where its slots begin; a lane a pair takes its slot. The order is that of the counting sort in
+// moe_route.h: experts by number, their tokens by number.
 #pragma once
 
 #include <cstdint>
@@ -36,20 +36,25 @@ FOURFOLD_DEVICE std::uint32_t tokens_of(Cta cta, const OneBlockStorage& storage,
   return chose;
 }
 
-template <bool AnyRule, class Cta>
+// Turns: tokens of a warp, as many warps apart as the block has.
+template <bool AnyRule, int Turns = 1, class Cta>
 FOURFOLD_DEVICE void route_one_block(Cta cta, const RouteParams& params) {
   OneBlockStorage& storage = cta.template shared<OneBlockStorage>();
-  const int token = cta.warp(), rank = cta.lane(), pair = token * params.top_k + rank;
-  const bool has_token = token < params.tokens, has_pair = has_token && rank < params.top_k;
+  const int rank = cta.lane(), warp = cta.warp(), warps = cta.threads() / 32;
+  const auto token_of = [&](int turn) { return warp + turn * warps; };
   cta.wait_predecessors();
   cta.release_successors();
-  Choice choice{0, 0.0f};
-  if (has_token) {
-    const int stride = params.logits_stride ? params.logits_stride : params.experts, first = pair - rank;
-    choice = top_k_experts<kOneBlockExperts, AnyRule>(
+  Choice choice[Turns] = {};
+#pragma unroll
+  for (int turn = 0; turn < Turns; ++turn) {
+    const int token = token_of(turn);
+    if (token >= params.tokens) break;
+    const int stride = params.logits_stride ? params.logits_stride : params.experts;
+    const int first = token * params.top_k;
+    choice[turn] = top_k_experts<kOneBlockExperts, AnyRule>(
         cta, params.logits + static_cast<std::int64_t>(token) * stride, params.experts, params.top_k,
         params.rule, &storage.expert_of_pair[first], &storage.logit_of_pair[first]);
-    const std::uint32_t set = set_of_experts(cta, choice.expert, params.top_k);
+    const std::uint32_t set = set_of_experts(cta, choice[turn].expert, params.top_k);
     if (rank < kOneBlockExperts / 32) cta.store_shared(&storage.experts_of_token[token][rank], set);
   }
   cta.sync_block();  // every token's experts are known
@@ -66,15 +71,20 @@ FOURFOLD_DEVICE void route_one_block(Cta cta, const RouteParams& params) {
   }
   if (cta.thread() == 0) cta.store(params.tables.tile_count, all.tiles);
   cta.sync_block();  // every expert's tokens and first slot are known
-  if (!has_pair) return;
-  const std::uint32_t others = cta.load_shared(&storage.tokens_of_expert[choice.expert]);
-  const int slot =
-      cta.load_shared(&storage.first_slot[choice.expert]) + Cta::count_ones(others & ((1u << token) - 1u));
-  cta.store(params.tables.pair_expert + pair, choice.expert);
-  cta.store(params.tables.pair_weight + pair, choice.weight);
-  cta.store(params.tables.pair_slot + pair, slot);
-  cta.store(params.tables.slot_token + slot, token);
-  cta.store(params.tables.slot_weight + slot, choice.weight);
+#pragma unroll
+  for (int turn = 0; turn < Turns; ++turn) {
+    const int token = token_of(turn), pair = token * params.top_k + rank;
+    if (token >= params.tokens || rank >= params.top_k) return;
+    const Choice mine = choice[turn];
+    const std::uint32_t others = cta.load_shared(&storage.tokens_of_expert[mine.expert]);
+    const int slot =
+        cta.load_shared(&storage.first_slot[mine.expert]) + Cta::count_ones(others & ((1u << token) - 1u));
+    cta.store(params.tables.pair_expert + pair, mine.expert);
+    cta.store(params.tables.pair_weight + pair, mine.weight);
+    cta.store(params.tables.pair_slot + pair, slot);
+    cta.store(params.tables.slot_token + slot, token);
+    cta.store(params.tables.slot_weight + slot, mine.weight);
+  }
 }
 
 }  // namespace fourfold::moe_route

@@ -27,6 +27,7 @@ constexpr StepProof kProofs[] = {
     {"dense_near",     "biased",    prove_dense_few,     "biased store_f32", 0.3},
     {"dense_pair",     "",          prove_dense_pair,    "store_f32 gate_up", 0.6},
     {"dense_table",    "",          prove_dense_table,   "add_f32 store_f32", 0.5},
+    {"dense_many_table", "",        prove_many_table,    "add_f32 store_f32", 2.0},
     {"dense_many",     "",          prove_dense_many,    "store_f32 add_f32 store_bf16 gate_up", 3.0},
     {"dense_many_pair", "",         prove_dense_many_pair, "store_f32 gate_up", 3.5},
     {"dense_sum_pair", "",          prove_dense_sum_pair, "store_f32 gate_up", 1.5},

@@ -136,12 +136,11 @@ void prove_dense_pair(StepRun& run) {
 }
 
 // A matrix, and beside it the tables that route_table makes of the same logits.
-void prove_dense_table(StepRun& run) {
-  DenseSetup setup;
-  shape_dense(run, setup);
-  fill_setup(run, setup);
-  dense::DenseTableParams params{upload_case(run, setup), {}};
-  moe_route::RouteParams& route = params.route;
+namespace {
+
+// The tables that block 0 makes, beside those of the routing's own kernel. upload() before, check() after.
+moe_route::RouteParams table_route(StepRun& run, const DenseSetup& setup) {
+  moe_route::RouteParams route{};
   route.tokens = setup.tokens;
   route.experts = run.test().large || run.test().variant == 0 ? 256 : 8 + run.below(249);
   route.top_k = 1 + run.below(8);
@@ -151,15 +150,46 @@ void prove_dense_table(StepRun& run) {
   logits[1] = logits[0];  // a tie
   route.logits = run.upload(logits, "logits");
   route.tables = take_tables(run, route);
-  const int more = run.test().large ? run.machine().sm_count() : setup.rows() / record::kRows;
-  run.launch(run.test().row.row, 2 + run.below(more), params);
-  check_case(run, setup, params.dense);
+  return route;
+}
+
+void check_tables(StepRun& run, const moe_route::RouteParams& route) {
   moe_route::RouteParams alone = route;
   alone.tables = take_tables(run, alone);
   moe_route::launch_route(run.machine(), moe_route::find_route_rows(run.machine()), alone);
   const std::vector<double> got = numbers_of(run, route), want = numbers_of(run, alone);
   run.compare_exact(static_cast<double>(got.size()), static_cast<double>(want.size()));
   for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) run.compare_exact(got[i], want[i]);
+}
+
+int blocks_beside_tables(StepRun& run, const DenseSetup& setup) {
+  return 2 + run.below(run.test().large ? run.machine().sm_count() : setup.rows() / record::kRows);
+}
+
+}  // namespace
+
+void prove_dense_table(StepRun& run) {
+  DenseSetup setup;
+  shape_dense(run, setup);
+  fill_setup(run, setup);
+  dense::DenseTableParams params{upload_case(run, setup), {}};
+  params.route = table_route(run, setup);
+  run.launch(run.test().row.row, blocks_beside_tables(run, setup), params);
+  check_case(run, setup, params.dense);
+  check_tables(run, params.route);
+}
+
+// Nine to sixteen tokens, and K of one segment: it is finished in registers, without memory for sums.
+void prove_many_table(StepRun& run) {
+  DenseSetup setup;
+  shape_many(run, setup, 16, 96);
+  setup.tokens = 9 + run.below(8);
+  setup.columns = run.test().large || run.test().variant == 0 ? 512 : 64 * (1 + run.below(8));
+  fill_setup(run, setup);
+  dense::ManyTableParams params{{upload_case(run, setup), nullptr}, table_route(run, setup)};
+  run.launch(run.test().row.row, blocks_beside_tables(run, setup), params);
+  check_case(run, setup, params.many.dense);
+  check_tables(run, params.route);
 }
 
 void prove_dense_many(StepRun& run) {

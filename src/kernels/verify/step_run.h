@@ -131,6 +131,7 @@ inline bool is_longest_context(const StepCase& test) { return is_long_context(te
 void prove_dense_few(StepRun& run);
 void prove_dense_pair(StepRun& run);
 void prove_dense_table(StepRun& run);
+void prove_many_table(StepRun& run);
 void prove_dense_many(StepRun& run);
 void prove_dense_many_pair(StepRun& run);
 void prove_dense_sum_pair(StepRun& run);

@@ -23,7 +23,7 @@ checkpoint::ModelShape wide_shape() {
 struct Ran {
   std::vector<float> logits;
   int norms = 0, sums = 0, sum_norms = 0, pairs = 0, pair_sums = 0;  // kernels of the steps with many rows
-  int multiplies = 0, combines = 0, combine_norms = 0;
+  int multiplies = 0, combines = 0, combine_norms = 0, routes = 0, tables = 0;
 };
 
 // Nine prompts, of which one is longer than a page; then a row of each at once, and of one alone.
@@ -51,6 +51,8 @@ Ran run(const Loaded& model, const StepWays& ways) {
     ran.sum_norms += kernel.starts_with("dense_sum_norm ");
     ran.multiplies += kernel.starts_with("dense_many ");
     ran.combines += kernel == "combine";
+    ran.routes += kernel.starts_with("route_");
+    ran.tables += kernel.starts_with("dense_many_table ");
     ran.combine_norms += kernel.starts_with("combine_norm ");
     ran.pairs += kernel.starts_with("dense_many_pair ");
     ran.pair_sums += kernel.starts_with("dense_sum_pair ");
@@ -108,12 +110,27 @@ TEST(StepWays, CombinedAndNormedRowsHaveTheSameBits) {
   EXPECT_EQ(before.norms - after.norms, 6);
 }
 
+// In each of four layers, in two steps; the shared expert's rows have one segment of columns.
+TEST(StepWays, TablesBesideASharedExpertGiveTheSameBits) {
+  const MadeModel model(wide_shape(), "bf16");
+  const Ran before = run(model.loaded, {.many_tables = false}), after = run(model.loaded, {});
+  EXPECT_EQ(before.logits, after.logits);
+  EXPECT_EQ(before.tables, 0);
+  EXPECT_EQ(before.routes, 8);
+  EXPECT_EQ(after.tables, 8);
+  EXPECT_EQ(after.routes, 0);
+  EXPECT_EQ(before.multiplies - after.multiplies, 8);
+}
+
 TEST(StepWays, AreNamed) {
   using backend::cuda::parse_ways;
-  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm,pairs_many,combines_norm");
+  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables");
   EXPECT_EQ(parse_ways(to_text(StepWays{})), StepWays{});
-  const StepWays one{
-      .grids_by_context = false, .sums_norm = true, .pairs_many = false, .combines_norm = false};
+  const StepWays one{.grids_by_context = false,
+                     .sums_norm = true,
+                     .pairs_many = false,
+                     .combines_norm = false,
+                     .many_tables = false};
   EXPECT_EQ(parse_ways("sums_norm"), one);
   EXPECT_EQ(to_text(one), "sums_norm");
   EXPECT_EQ(to_text(parse_ways("none")), "none");

@@ -234,23 +234,35 @@ bool Multiplier::add_and_norm(const DenseGroup& group, int row_count, const std:
 
 bool Multiplier::with_table(const DenseGroup& group, int row_count, const std::uint16_t* rows,
                             const DenseOutput& out, const moe_route::RouteParams& route) {
-  if (group.matrices.size() != 1 || !dense::has_dense_table(row_count, route.experts)) return false;
+  const bool many = ways_.many_tables && dense::has_many_table(row_count, route.experts);
+  if (group.matrices.size() != 1 || (!many && !dense::has_dense_table(row_count, route.experts)))
+    return false;
   const DenseMatrix& matrix = group.matrices.front();
   if (quantises(matrix.input) || matrix.bias != nullptr) return false;
+  const bool any_rule = moe_route::needs_any_rule(route.rule);
+  const std::string_view format = format_name(matrix.format);
   const std::string row =
-      dense::dense_table_row(format_name(matrix.format), moe_route::needs_any_rule(route.rule));
+      many ? dense::many_table_row(format, any_rule) : dense::dense_table_row(format, any_rule);
   if (!machine_.find(kernels::RowKind::step, row).found()) return false;
   constexpr auto source = dense::TokenSource::rows;
   const dense::DenseForm form = selector_.matrix(matrix, source, row_count);
-  // A choice of its own parts them.
-  if (form.many || form.row != dense::dense_of_table(matrix.format) ||
+  // A choice of its own parts them. Sums of several segments would lie where the tables do.
+  const std::string alone = many ? dense::many_of_table(matrix.format) : dense::dense_of_table(matrix.format);
+  if (form.many != many || form.row != alone || form.sum_blocks > 0 ||
       selector_.is_tuned(matrix, source, row_count))
     return false;
   selector_.together(matrix, source, row_count, row);
+  // The block of the tables wants an SM of its own.
+  const int blocks = 1 + std::min(form.blocks, machine_.sm_count() - 1);
+  if (many) {
+    machine_.launch(
+        step_row(row), blocks,
+        dense::ManyTableParams{many_params(matrix, row_count, rows, out, 0, form.workspace_bytes), route});
+    return true;
+  }
   dense::DenseTableParams params{params_of(matrix, row_count, out), route};
   params.dense.tokens = rows;
-  // The block of the tables wants an SM of its own.
-  machine_.launch(step_row(row), 1 + std::min(form.blocks, machine_.sm_count() - 1), params);
+  machine_.launch(step_row(row), blocks, params);
   return true;
 }
 

@@ -11,7 +11,8 @@ constexpr struct {
 } kWays[] = {{"grids_by_context", &StepWays::grids_by_context},
              {"sums_norm", &StepWays::sums_norm},
              {"pairs_many", &StepWays::pairs_many},
-             {"combines_norm", &StepWays::combines_norm}};
+             {"combines_norm", &StepWays::combines_norm},
+             {"many_tables", &StepWays::many_tables}};
 
 }  // namespace
 

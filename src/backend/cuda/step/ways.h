@@ -19,11 +19,14 @@ struct StepWays {
   // From nine rows on the kernel that adds up the experts' rows norms the result for the next layer
   // (docs/decisions/0048).
   bool combines_norm = true;
+  // For nine to sixteen rows the shared expert's second matrix and the tables of routing are one launch, as
+  // they are for fewer (docs/decisions/0048).
+  bool many_tables = true;
 
   bool operator==(const StepWays&) const = default;
 };
 
-// "grids_by_context,sums_norm,pairs_many,combines_norm": those that are on, or "none".
+// "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables": those that are on, or "none".
 StepWays parse_ways(std::string_view text);
 std::string to_text(const StepWays& ways);
 
