@@ -11,8 +11,13 @@ namespace {
 constexpr double kCommasFrom = 10'000;  // below it are years, ports, clocks
 
 std::string number_text(double number) {
+  // What is no count of anything, or no number at all: from an odd log or a mistyped variable.
+  if (!(std::abs(number) < 1e15)) {
+    char digits[40];
+    return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
+  }
   const double whole = std::round(number);
-  if (whole == number && std::abs(number) < 1e15)
+  if (whole == number)
     return std::abs(number) >= kCommasFrom ? with_commas(static_cast<long long>(number))
                                            : std::to_string(static_cast<long long>(number));
   if (std::abs(number) >= 100) return number_text(whole);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -107,6 +108,12 @@ TEST(Expression, NumbersAsTextAndBack) {
   EXPECT_EQ(text_of(0.1279), "0.13");
   EXPECT_EQ(text_of(1792.4), "1792");
   EXPECT_EQ(text_of(true), "yes");
+  // Logs and variables hold any number.
+  EXPECT_EQ(text_of(999'999'999'999'999.0), "999,999,999,999,999");
+  EXPECT_EQ(text_of(1e20), "1e+20");
+  EXPECT_EQ(text_of(-1e300), "-1e+300");
+  EXPECT_EQ(text_of(std::numeric_limits<double>::infinity()), "inf");
+  EXPECT_EQ(text_of(std::numeric_limits<double>::quiet_NaN()), "nan");
   for (const Value& value : {Value(true), Value(0.1), Value(101376.0), Value(std::string("DMA-FQ"))})
     EXPECT_EQ(parse_value(exact_text(value)), value);
 }
