@@ -1,6 +1,8 @@
 #include "cli/parse.h"
 
+#include <cerrno>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/error.h"
 
@@ -24,6 +26,12 @@ std::string shell_word(std::string_view text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
+}
+
+std::string beyond_64_bits(const std::string& text) {
+  errno = 0;
+  std::strtoull(text.c_str(), nullptr, 0);
+  return errno == ERANGE ? text + " is beyond 64 bits" : "";
 }
 
 std::vector<const plan::ArchFacts*> parse_archs(std::string_view text) {

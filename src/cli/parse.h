@@ -16,6 +16,9 @@ std::vector<std::string> split_commas(std::string_view text);
 // As a shell takes it for one word: in quotes where it needs them.
 std::string shell_word(std::string_view text);
 
+// Why a whole number is none of 64 bits, or nothing: CLI11 takes the nearest that is.
+std::string beyond_64_bits(const std::string& text);
+
 std::vector<const plan::ArchFacts*> parse_archs(std::string_view text);
 std::vector<int> parse_tokens(std::string_view text);  // "1,4,64"; zero is a token count too
 // "1,8,64" or "0,1k,128k" (1k is 1,024), each from least to most.

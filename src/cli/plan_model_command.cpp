@@ -40,6 +40,7 @@ using library::StepQuestion;
 // SMs of a card that is not there: they decide a few megabytes of workspace and nothing else.
 constexpr int kAssumedSms = 132;
 constexpr std::int64_t kSequencesMax = 1024;
+constexpr double kMemoryGbMost = 1'000'000;
 
 // The GPU that is there, or kernels for one that is not.
 struct Target {
@@ -92,7 +93,9 @@ struct Target {
     if (options.memory_gb) take_memory(*options.memory_gb);
   }
   void take_memory(double gb) {
-    if (!(gb > 0)) fail(Code::invalid_request, "--memory-gb {}: more than 0", gb);
+    if (!(gb > 0) || gb > kMemoryGbMost)
+      fail(Code::invalid_request, "--memory-gb {}: more than 0 and at most {}", gb,
+           with_commas(static_cast<long long>(kMemoryGbMost)));
     free_bytes = total_bytes = static_cast<std::int64_t>(plan::bytes_as_sold(gb));
   }
 };

@@ -42,6 +42,11 @@ void require_consistent(const ServeOptions& options) {
     fail(Code::invalid_request, "--max-body-mb {}: 1 to 1024", options.max_body_mb);
   if (options.store_responses_mb < 0 || options.store_responses_mb > 65536)
     fail(Code::invalid_request, "--store-responses {}: 0 to 65536", options.store_responses_mb);
+  constexpr std::int64_t megabytes_max = 1'000'000'000;
+  if (options.prefix_cache_mb > megabytes_max)
+    fail(Code::invalid_request, "--prefix-cache-mb {}: at most {}", options.prefix_cache_mb, megabytes_max);
+  if (!(options.stall_timeout >= 0))
+    fail(Code::invalid_request, "--stall-timeout {}: 0 or more seconds", options.stall_timeout);
   if (!(options.rate_limit >= 0))
     fail(Code::invalid_request, "--rate-limit {}: 0 or more", options.rate_limit);
 }

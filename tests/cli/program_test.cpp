@@ -36,6 +36,15 @@ TEST_F(Program, AloneItPrintsHelp) {
   EXPECT_EQ(run("verify --help").status, kFine);
 }
 
+// Not another seed than the one that was typed.
+TEST_F(Program, SeedsBeyond64BitsAreRefused) {
+  for (const char* command : {"run -p x", "make-model /nowhere/m"}) {
+    const Outcome refused = run(std::string(command) + " --seed 99999999999999999999");
+    EXPECT_EQ(refused.status, kUsage) << command;
+    EXPECT_NE(refused.out.find("beyond 64 bits"), std::string::npos) << refused.out;
+  }
+}
+
 TEST_F(Program, Version) {
   const Outcome version = run("--version");
   EXPECT_EQ(version.status, kFine);

@@ -1,5 +1,8 @@
 // `plan --model SHAPE --gpu NAME`: memory of one rank and the predicted step, against what was measured.
 #include "cli/plan_model_command.h"
+
+#include <limits>
+
 #include "cli/run_command.h"
 #include "tests/cli_model/support.h"
 
@@ -106,6 +109,15 @@ TEST(PlanModel, FamiliesFitTheirCards) {
     options.max_context = 65'536;
     const Json plan = planned(options, is_enough ? kFine : kMiss);
     EXPECT_EQ(plan.at("fits").truth, is_enough);
+  }
+}
+
+TEST(PlanModel, MemoryIsANumberOfBytesThereCanBe) {
+  for (const double gb : {1e300, std::numeric_limits<double>::infinity(), 0.0, -1.0}) {
+    PlanModelOptions options = shape_on("35b", "");
+    options.arch = "sm120";
+    options.memory_gb = gb;
+    expect_error(Code::invalid_request, {"--memory-gb", "at most 1,000,000"}, [&] { planned(options); });
   }
 }
 

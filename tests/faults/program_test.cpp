@@ -146,6 +146,16 @@ TEST(ServeProgram, Fault19AddressesOthersReachNeedAKey) {
   EXPECT_TRUE(cli::contains(open.text, "NONE")) << open.text;
 }
 
+TEST(ServeProgram, NumbersNoServerCanKeepAreRefused) {
+  if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
+  for (const char* option :
+       {"--stall-timeout nan", "--stall-timeout -1", "--prefix-cache-mb 99999999999999"}) {
+    const auto refused = cli::shell(std::string("PROGRAM serve storyteller --port 0 ") + option + " 2>&1");
+    EXPECT_EQ(refused.status, 2) << option;
+    EXPECT_TRUE(cli::contains(refused.out, std::string(option).substr(0, 8))) << refused.out;
+  }
+}
+
 TEST(ServeProgram, SpeaksTls) {
   if (!cli::program_exists()) GTEST_SKIP() << "the program was not built";
   const cli::TalkingModel model;
