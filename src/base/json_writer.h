@@ -34,6 +34,8 @@ class JsonWriter {
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(bool truth) { return literal(truth ? "true" : "false"); }
   JsonWriter& value(std::nullptr_t) { return literal("null"); }
+  // A value that is JSON already, as it stands.
+  JsonWriter& json(std::string_view text) { return literal(text); }
 
   template <JsonInteger T>
   JsonWriter& value(T number) {

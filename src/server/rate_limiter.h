@@ -15,6 +15,7 @@ class RateLimiter {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kClientsMax = 4096;
+  static constexpr double kWaitMost = 1'000'000;  // seconds
 
   // 0: no limit.
   explicit RateLimiter(double per_second) : rate_(per_second), burst_(std::max(1.0, per_second)) {}
@@ -27,7 +28,8 @@ class RateLimiter {
     bucket.tokens =
         std::min(burst_, bucket.tokens + rate_ * std::chrono::duration<double>(now - bucket.time).count());
     bucket.time = now;
-    if (bucket.tokens < 1) return static_cast<int>(std::ceil((1 - bucket.tokens) / rate_));
+    if (bucket.tokens < 1)
+      return static_cast<int>(std::min(std::ceil((1 - bucket.tokens) / rate_), kWaitMost));
     bucket.tokens -= 1;
     return std::nullopt;
   }

@@ -12,6 +12,18 @@ namespace {
 
 constexpr std::size_t kTemplateBytesMax = std::size_t{4} << 20;
 
+// As Python's json reads them, but that an integer beyond 64 bits is a double: a model writes such numbers,
+// and templates iterate over what it wrote.
+std::optional<jinja::Value> read_arguments(const std::string& text) {
+  for (const jinja::JsonRules rules : {jinja::JsonRules::python, jinja::JsonRules::answer}) {
+    try {
+      return jinja::parse_json(text, "arguments", rules);
+    } catch (const Error&) {
+    }
+  }
+  return std::nullopt;
+}
+
 // Clients send a call's arguments as JSON text (OpenAI's form); templates iterate over them. Text that is no
 // JSON object stays as it is.
 jinja::Value with_parsed_arguments(const jinja::Value& call) {
@@ -21,15 +33,10 @@ jinja::Value with_parsed_arguments(const jinja::Value& call) {
   const jinja::Dict* holder = function != nullptr ? function->dict() : outer;
   const jinja::Value* arguments = holder == nullptr ? nullptr : holder->find("arguments");
   if (arguments == nullptr || !arguments->is_text()) return call;
-  jinja::Value parsed;
-  try {
-    parsed = jinja::parse_json(arguments->text(), "arguments");
-  } catch (const Error&) {
-    return call;
-  }
-  if (!parsed.is_dict()) return call;
+  std::optional<jinja::Value> parsed = read_arguments(arguments->text());
+  if (!parsed || !parsed->is_dict()) return call;
   jinja::Dict changed = *holder;
-  changed.set("arguments", std::move(parsed));
+  changed.set("arguments", std::move(*parsed));
   if (function == nullptr) return changed;
   jinja::Dict out = *outer;
   out.set("function", std::move(changed));
@@ -150,6 +157,7 @@ ChatTemplate ChatTemplate::parse(std::string_view source, std::string_view name)
       Parsed{std::string(name), std::string(source), jinja::parse_template(source, name)});
   out.find_call_form();
   out.find_system_form();
+  out.find_user_form();
   return out;
 }
 
@@ -170,6 +178,29 @@ void ChatTemplate::find_system_form() {
   } catch (const Error&) {
     later_system_turns_ = false;
   }
+}
+
+void ChatTemplate::find_user_form() {
+  const auto renders = [this](std::string_view turns) {
+    ChatRequest request;
+    request.messages = parse_chat_json(format("[{}]", turns), "trial");
+    request.limits.steps_max = 1'000'000;
+    for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
+    try {
+      render(request);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  const std::string user = R"({"role": "user", "content": "a"})";
+  const std::string result =
+      user +
+      R"(, {"role": "assistant", "content": "", "tool_calls": [{"id": "a12345678", "type": "function",)"
+      R"( "function": {"name": "trial_call", "arguments": "{\"x\": 1}"}}]},)"
+      R"( {"role": "tool", "tool_call_id": "a12345678", "content": "b"})";
+  users_in_a_row_ = !renders(user) || renders(user + "," + user);
+  users_behind_results_ = !renders(result) || renders(result + "," + user);
 }
 
 void ChatTemplate::find_call_form() {

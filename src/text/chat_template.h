@@ -60,6 +60,11 @@ class ChatTemplate {
   // refuse it, some pass over it. Found out by trying, too.
   bool takes_later_system_turns() const { return later_system_turns_; }
 
+  // Whether a turn of the user may stand behind another one, and behind results of tools: Mistral's template
+  // refuses both. Found out by trying, too.
+  bool takes_users_in_a_row() const { return users_in_a_row_; }
+  bool takes_users_behind_results() const { return users_behind_results_; }
+
   // How it writes a call of a tool; found out by trying. Tagged where it shows calls in another way, or none.
   CallFormat call_format() const { return call_format_; }
 
@@ -75,11 +80,13 @@ class ChatTemplate {
   };
   void find_call_form();
   void find_system_form();
+  void find_user_form();
 
   std::shared_ptr<const Parsed> parsed_;
   jinja::Dict constants_;
   bool arguments_as_text_ = false;
   bool later_system_turns_ = false;
+  bool users_in_a_row_ = true, users_behind_results_ = true;
   CallFormat call_format_ = CallFormat::tagged;
 };
 

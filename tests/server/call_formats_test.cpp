@@ -241,9 +241,27 @@ TEST(CallFormats, DeepSeek) {
   const std::string call = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" + json +
                            "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
   expect_forced(v31, "", call);
+  const auto bare = make_exchange(
+      kChat,
+      R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function":)"
+      R"( {"name": "ping"}}]})",
+      v31);
+  EXPECT_NE(v31.tokenizer.decode(bare->submissions()[0].request.prompt)
+                .find("### ping\nDescription: \n\nParameters: {\"type\": \"object\", \"properties\": {}}"),
+            std::string::npos);
   const auto chat = parsed(answer_of(v31, kChat, chat_body(), "I look." + call, 1));
   EXPECT_EQ(text_at(chat, "choices.0.message.content"), "I look.");
   EXPECT_EQ(text_at(chat, "choices.0.message.tool_calls.0.function.arguments"), json);
+  // Nobody is told to run a call whose arguments are no JSON.
+  const std::string broken =
+      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": Rome}"
+      "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+  const auto message = parsed(answer_of(v31, kMessages, messages_body(), "Hm.</think>" + broken, 1));
+  EXPECT_EQ(text_at(message, "stop_reason"), "end_turn");
+  EXPECT_EQ(text_at(message, "content.1.text"), "[a call of weather that is not whole: {\"city\": Rome}]");
+  const auto both = parsed(answer_of(v31, kMessages, messages_body(), "Hm.</think>" + broken + call, 1));
+  EXPECT_EQ(text_at(both, "stop_reason"), "tool_use");
+  EXPECT_EQ(text_at(both, "content.2.input.city"), "Rome");
   // Its switch has another name, which all ways of asking reach.
   for (const char* more :
        {R"(, "chat_template_kwargs": {"thinking": true})", R"(, "enable_thinking": true)"}) {

@@ -263,6 +263,16 @@ TEST(ChatExchange, GoesOnWithTheLastMessage) {
   EXPECT_TRUE(text.ends_with("end") && !text.ends_with("<|end")) << text;
 }
 
+// Calls are no words: they would be missing from the prompt.
+TEST(ChatExchange, CallsAreNotGoneOnWith) {
+  const HttpError error =
+      refusal(kRoute, R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant",
+      "content": "So.", "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
+      "continue_final_message": true})");
+  EXPECT_EQ(error.status, 400);
+  EXPECT_NE(error.body.find("the last message calls tools"), std::string::npos) << error.body;
+}
+
 TEST(ChatExchange, Names) {
   EXPECT_EQ(refusal(kRoute, with(R"("model": "tiny")")).status, 200);
   EXPECT_EQ(refusal(kRoute, with(R"("model": "other-name")")).status, 200);

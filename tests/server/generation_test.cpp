@@ -266,6 +266,20 @@ TEST(Requests, CallsThatAreNotWholeAreWords) {
   EXPECT_NE(messages.find("[a call of f that is not whole: {\"city\": \"Ro]"), std::string::npos) << messages;
 }
 
+// What models write and others read is a whole call here as well: integers of any size, a member twice.
+TEST(Requests, CallsWithLargeIntegersAreWhole) {
+  const auto prompt = [](const std::string& arguments) {
+    return prompt_of(kRoute, R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant",
+        "tool_calls": [{"id": "x", "type": "function", "function": {"name": "f", "arguments": ")" +
+                                 arguments +
+                                 R"("}}]}, {"role": "tool", "tool_call_id": "x", "content": "r"}]})");
+  };
+  const std::string large = prompt(R"({\"id\": 98765432109876543210})");
+  EXPECT_NE(large.find("<function=f>\n<parameter=id>\n9.876543210987654e+19\n"), std::string::npos) << large;
+  const std::string twice = prompt(R"({\"id\": 1, \"id\": 2})");
+  EXPECT_NE(twice.find("<parameter=id>\n2\n"), std::string::npos) << twice;
+}
+
 TEST(Requests, WhatChatHadBeforeAndBesideTools) {
   const auto chat = [](const std::string& field) {
     return R"({"messages": [{"role": "user", "content": "a"}], )" + field + "}";

@@ -55,6 +55,20 @@ TEST(HttpServer, KeepsTheOrderOfPipelinedRequests) {
   }
 }
 
+// Some clients end a body with an empty line of their own.
+TEST(HttpServer, EmptyLinesBeforeARequestAreNone) {
+  Running server;
+  Client client(server.port());
+  for (const std::string line : {"\r\n", "\r\n\r\n"}) {
+    client.send(post("/echo", "hello") + line + get("/echo"));
+    EXPECT_EQ(client.reply().body, "POST /echo  5 hello");
+    EXPECT_EQ(client.reply().body, "GET /echo  0 ");
+  }
+  client.send("\r");
+  client.send("\n" + get("/echo"));
+  EXPECT_EQ(client.reply().body, "GET /echo  0 ");
+}
+
 TEST(HttpServer, StreamsInChunksOrToTheEndForOldClients) {
   Running server;
   Client client(server.port());

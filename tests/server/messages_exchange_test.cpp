@@ -51,6 +51,21 @@ TEST(MessagesExchange, Tools) {
   EXPECT_EQ(text_at(cut, "content.2"), "(missing)");
 }
 
+// Whatever a parameter holds that is JSON, the answer has it as a stream does.
+TEST(MessagesExchange, NumbersOfCallsAreNotRounded) {
+  const std::string call =
+      "</think><tool_call>\n<function=weather>\n<parameter=city>\n98765432109876543210\n</parameter>\n"
+      "<parameter=deep>\n" +
+      std::string(64, '[') + std::string(64, ']') + "\n</parameter>\n</function>\n</tool_call>";
+  constexpr const char* tools =
+      R"("tools": [{"name": "weather", "description": "d", "input_schema": {"type": "object", "properties":)"
+      R"( {"city": {"type": "integer"}, "deep": {"type": "array"}}}}])";
+  const std::string answer = ask(kRoute, with(tools), {.answer = call});
+  EXPECT_NE(answer.find(R"("input":{"city": 98765432109876543210, "deep": [[[[)"), std::string::npos)
+      << answer;
+  EXPECT_NE(answer.find(R"("stop_reason":"tool_use")"), std::string::npos) << answer;
+}
+
 // Anthropic has none of these; where they stand they are served, as in every other request, or refused.
 TEST(MessagesExchange, HowTokensAreDrawnMayBeSaidAsElsewhere) {
   const auto exchange = make_exchange(

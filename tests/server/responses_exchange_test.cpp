@@ -126,6 +126,7 @@ TEST(ResponsesExchange, Refusals) {
       {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]})",
        "text only"},
       {R"({"input": "a", "n": 2})", "one answer"},
+      {R"({"input": "a", "metadata": 3})", "metadata is 3; it must be an object"},
       {R"({"input": "a", "metadata": {"a": ")" + std::string(20'000, 'x') + "\"}}",
        "metadata has 20009 bytes of JSON"},
   };

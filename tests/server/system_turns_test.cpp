@@ -31,6 +31,30 @@ TEST(SystemTurns, LaterOnesStayWhereTheTemplateTakesThem) {
             "user: c|system: d|user: e|");
 }
 
+// As Mistral's: what the user says must have an answer before the user says more.
+TEST(SystemTurns, WordsOfTheUserAreJoinedWhereTheTemplateWantsThemInTurns) {
+  const auto turns = text::ChatTemplate::parse(
+      "{% set ns = namespace(count=0) %}{% for m in messages %}{% if m.role == 'user' or (m.role == "
+      "'assistant' "
+      "and not m.tool_calls) %}{% if (m.role == 'user') != (ns.count % 2 == 0) %}{{ raise_exception('turns') "
+      "}}"
+      "{% endif %}{% set ns.count = ns.count + 1 %}{% endif %}{{ m.content }}{% endfor %}",
+      "t");
+  EXPECT_FALSE(turns.takes_users_in_a_row());
+  EXPECT_FALSE(turns.takes_users_behind_results());
+  const auto settled = [&](std::vector<Turn> given) {
+    return shape(api::settle_system_turns(std::move(given), turns));
+  };
+  EXPECT_EQ(settled({{"user", "a"}, {"assistant", "b"}, {"system", "c"}, {"user", "d"}}),
+            "user: a|assistant: b|user: <system>\nc\n</system>\n\nd|");
+  EXPECT_EQ(settled({{"user", "a"}, {"tool", "r"}, {"user", "b"}, {"user", "c"}}),
+            "user: a|tool: r\n\nb\n\nc|");
+  EXPECT_EQ(settled({{"user", "a"}, {"tool", ""}, {"user", "b"}}), "user: a|tool: b|");
+  // Others keep them apart.
+  EXPECT_TRUE(test_model().chat_template->takes_users_in_a_row());
+  EXPECT_TRUE(test_model().chat_template->takes_users_behind_results());
+}
+
 TEST(SystemTurns, EveryProtocolTakesThem) {
   const std::string expected =
       "<|turn|>system\none\n\ntwo<|end|>\n<|turn|>user\nHi<|end|>\n<|turn|>user\n<system>\nthree\n</"

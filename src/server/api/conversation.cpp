@@ -142,7 +142,7 @@ void add_call(Turn& turn, Call call, const Json* arguments, const std::string& f
   } else {
     bool whole = false;
     try {
-      whole = text::jinja::parse_json(arguments->text(), field, text::jinja::JsonRules::strict).is_dict();
+      whole = text::jinja::parse_json(arguments->text(), field, text::jinja::JsonRules::answer).is_dict();
     } catch (const Error&) {
     }
     if (!whole) {
@@ -249,6 +249,11 @@ void read_template_fields(Fields& fields, Conversation& out) {
   if (out.continue_last && (out.turns.empty() || out.turns.back().role != "assistant"))
     refuse("continue_final_message",
            "continue_final_message is true, but the last message is not the assistant's");
+  // The calls would be left out without a word.
+  if (out.continue_last && !out.turns.back().calls.empty())
+    refuse(
+        "continue_final_message",
+        "continue_final_message is true, but the last message calls tools; only words can be gone on with");
   if (fields.find("chat_template") != nullptr)
     refuse("chat_template", "chat_template is not taken from requests; the model's own is used");
   read_effort(fields, "reasoning_effort", out);
@@ -321,6 +326,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   request.enable_thinking = conversation.enable_thinking;
   request.extra = conversation.template_variables;
   if (format == text::CallFormat::harmony) settle_for_harmony(request);
+  if (format == text::CallFormat::deepseek_plain) settle_for_deepseek(request);
   request.limits.bytes_max = kRenderBytesMax;
   std::optional<text::ChatPrompt> prompt;
   try {

@@ -17,6 +17,25 @@ Json with_description(const Json& tool) {
   return outer;
 }
 
+Json with_parameters(const Json& tool) {
+  const Json* function = tool.is_dict() ? tool.dict()->find("function") : nullptr;
+  if (function == nullptr || !function->is_dict() || function->dict()->find("parameters") != nullptr)
+    return tool;
+  text::jinja::Dict none, inner = *function->dict(), outer = *tool.dict();
+  none.set("type", "object");
+  none.set("properties", text::jinja::Dict());
+  inner.set("parameters", std::move(none));
+  outer.set("function", std::move(inner));
+  return outer;
+}
+
+void change_tools(text::ChatRequest& request, Json (*change)(const Json&)) {
+  if (!request.tools || !request.tools->is_sequence()) return;
+  std::vector<Json> tools;
+  for (const Json& tool : request.tools->sequence()->items) tools.push_back(change(tool));
+  request.tools = Json::list(std::move(tools));
+}
+
 }  // namespace
 
 std::vector<Turn> harmony_turns(std::vector<Turn> turns) {
@@ -52,10 +71,12 @@ void settle_for_harmony(text::ChatRequest& request) {
   if (asked == "none" || asked == "minimal" || (asked.empty() && request.enable_thinking == false))
     request.extra.set("reasoning_effort", "low");
   if (asked == "xhigh" || asked == "max") request.extra.set("reasoning_effort", "high");
-  if (!request.tools || !request.tools->is_sequence()) return;
-  std::vector<Json> tools;
-  for (const Json& tool : request.tools->sequence()->items) tools.push_back(with_description(tool));
-  request.tools = Json::list(std::move(tools));
+  change_tools(request, with_description);
+}
+
+void settle_for_deepseek(text::ChatRequest& request) {
+  change_tools(request, with_description);
+  change_tools(request, with_parameters);
 }
 
 }  // namespace fourfold::server::api

@@ -1,7 +1,8 @@
 // Anthropic's /v1/messages: the answer is a list of blocks, each of which is opened, filled and closed in a
 // stream; and /v1/messages/count_tokens.
+#include <algorithm>
+
 #include "server/api/done_exchange.h"
-#include "server/api/json_value_writer.h"
 #include "server/api/messages_input.h"
 #include "server/api/request_error.h"
 #include "server/api/routes.h"
@@ -23,11 +24,18 @@ class MessagesExchange final : public AnswerExchange {
     json.member("output_tokens", tokens.answer).end_object();
   }
 
+  // Half a call cannot be run: an answer that has no other has none.
+  bool made_calls() const {
+    return std::ranges::any_of(choices()[0].items(), [](const AnswerItem& item) {
+      return item.kind == EventKind::call_begin && item.complete;
+    });
+  }
+
   std::string_view stop_reason() const {
     switch (choices()[0].ending()) {
       case Ending::length: return "max_tokens";
       case Ending::stop_string: return "stop_sequence";
-      default: return choices()[0].made_calls() ? "tool_use" : "end_turn";
+      default: return made_calls() ? "tool_use" : "end_turn";
     }
   }
 
@@ -141,16 +149,21 @@ class MessagesExchange final : public AnswerExchange {
   }
 
   void write_block(JsonWriter& json, const AnswerItem& item) const {
-    // A call that was cut off has no input that could be written; max_tokens says why it is not there.
-    if (item.kind == EventKind::call_begin && !item.complete) return;
+    // A call that was cut off has no input that could be written; max_tokens says why it is not there. One
+    // that is broken is shown in the words that a conversation has for it.
+    const bool broken = item.kind == EventKind::call_begin && !item.complete;
+    if (broken && choices()[0].ending() != Ending::stop) return;
     json.begin_object();
-    if (item.kind == EventKind::thinking) {
+    if (broken) {
+      json.member("type", "text");
+      json.member("text", fourfold::format("[a call of {} that is not whole: {}]", item.name, item.text));
+    } else if (item.kind == EventKind::thinking) {
       json.member("type", "thinking").member("thinking", item.text).member("signature", "");
     } else if (item.kind == EventKind::text) {
       json.member("type", "text").member("text", item.text);
     } else {
       json.member("type", "tool_use").member("id", item.call_id).member("name", item.name).key("input");
-      write_value(json, text::jinja::parse_json(item.text, "input"));
+      json.json(item.text);  // a whole object, in the digits a stream has
     }
     json.end_object();
   }

@@ -62,6 +62,8 @@ void read_metadata(Fields& fields, ResponsesRequest& out) {
   constexpr std::size_t bytes_max = std::size_t{16} << 10;
   copy(fields, "metadata", out.metadata);
   if (!out.metadata) return;
+  if (!out.metadata->is_dict())
+    refuse_type("metadata", "metadata is {}; it must be an object", shown(*out.metadata));
   const std::size_t bytes = text::jinja::to_json(*out.metadata).size();
   if (bytes > bytes_max) refuse("metadata", "metadata has {} bytes of JSON; at most {}", bytes, bytes_max);
 }

@@ -1,6 +1,26 @@
 #include "server/api/system_turns.h"
 
 namespace fourfold::server::api {
+namespace {
+
+// Where the template refuses the user's words in a turn of their own, they go on what stands before them.
+std::vector<Turn> join_users(std::vector<Turn> turns, const text::ChatTemplate& chat_template) {
+  std::vector<Turn> out;
+  for (Turn& turn : turns) {
+    const bool joins = turn.role == "user" && !out.empty() &&
+                       ((out.back().role == "user" && !chat_template.takes_users_in_a_row()) ||
+                        (out.back().role == "tool" && !chat_template.takes_users_behind_results()));
+    if (!joins) {
+      out.push_back(std::move(turn));
+      continue;
+    }
+    if (!out.back().content.empty()) out.back().content += "\n\n";
+    out.back().content += turn.content;
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string without_billing_line(std::string text) {
   if (!text.starts_with("x-anthropic-billing-header:")) return text;
@@ -26,7 +46,7 @@ std::vector<Turn> settle_system_turns(std::vector<Turn> turns, const text::ChatT
     }
     out.push_back(std::move(turn));
   }
-  return out;
+  return join_users(std::move(out), chat_template);
 }
 
 }  // namespace fourfold::server::api
