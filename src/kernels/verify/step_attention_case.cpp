@@ -2,7 +2,6 @@
 // so that each kernel is proved by itself (attend together with combine, which has a proof of its own).
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "kernels/attention/reference.h"
 #include "kernels/attention/softmax.h"
 #include "kernels/verify/attention_inputs.h"
+#include "kernels/verify/split_sums.h"
 #include "kernels/verify/step_run.h"
 
 namespace fourfold::verify {
@@ -198,70 +198,7 @@ void prove_attend_prompt(StepRun& run) {
   check_attended(run, in, params.out, attention::prompt_sums);
 }
 
-namespace {
-
 // ---- combine ----
-
-// The splits of one row and head in the kernel's order: groups of eight splits dealt to eight warps, whose
-// sums are added in order.
-constexpr int kWarps = 8, kGroup = 8;
-
-struct Combined {
-  std::vector<float> bits;
-  std::vector<double> value, size;  // size: of the terms added
-};
-
-// sink: null, or what the first warp begins its sum of weights with.
-Combined combined(const std::vector<float>& partial, const std::vector<float>& scale, int first, int stride,
-                  int splits, int head_dim, const float* sink) {
-  const float sink_log2 = sink != nullptr ? Host::mul(*sink, attention::kLog2E) : attention::kUnseen;
-  float largest = sink_log2;
-  for (int s = 0; s < splits; ++s) largest = Host::max(largest, scale[2 * (first + s * stride)]);
-  const int groups = (splits + kGroup - 1) / kGroup;
-  Combined out;
-  double weights = sink != nullptr ? std::exp2(double{*sink} * std::numbers::log2e - double{largest}) : 0;
-  std::vector<double> sum(head_dim), size(head_dim);
-  for (int s = 0; s < splits; ++s) {
-    const int at = first + s * stride;
-    const double w = std::exp2(double{scale[2 * at]} - double{largest});
-    weights += w * double{scale[2 * at + 1]};
-    for (int d = 0; d < head_dim; ++d) {
-      sum[d] += w * double{partial[at * head_dim + d]};
-      size[d] += std::abs(w * double{partial[at * head_dim + d]});
-    }
-  }
-  for (int d = 0; d < head_dim; ++d) {
-    float total = 0.0f, numerator = 0.0f;
-    for (int warp = 0; warp < std::min(kWarps, groups); ++warp) {
-      float warp_total = 0.0f, warp_sum = 0.0f;
-      if (sink != nullptr && warp == 0)
-        warp_total = attention::exp2_weight<Host>(Host::add(sink_log2, -largest));
-      for (int group = warp; group < groups; group += kWarps)
-        for (int s = group * kGroup; s < std::min(splits, (group + 1) * kGroup); ++s) {
-          const int at = first + s * stride;
-          const float w = attention::exp2_weight<Host>(Host::add(scale[2 * at], -largest));
-          warp_total = Host::fma(w, scale[2 * at + 1], warp_total);
-          warp_sum = Host::fma(w, partial[at * head_dim + d], warp_sum);
-        }
-      total = warp == 0 ? warp_total : Host::add(total, warp_total);
-      numerator = warp == 0 ? warp_sum : Host::add(numerator, warp_sum);
-    }
-    out.bits.push_back(Host::mul(numerator, Host::reciprocal(total)));
-    out.value.push_back(sum[d] / weights);
-    out.size.push_back(size[d] / weights);
-  }
-  return out;
-}
-
-// exp2's argument is rounded once (2^-24 of at most 64) and the function errs by 2^-22.4, in numerator and
-// denominator: 2 * 2^-17.9 (a sink's is rounded twice, of at most 32). Their sums round once a split and once
-// a warp, 2^-24 each; quotient 2^-23; the gate 2^-20 more. A hundredth is added for what bf16's rounding
-// makes of it.
-double combine_error(int splits, bool gated) {
-  return 1.01 * (2 * std::exp2(-17.9) + 2 * (splits + 8) * 0x1p-24 + 0x1p-23 + (gated ? 0x1p-20 : 0.0));
-}
-
-}  // namespace
 
 void prove_combine(StepRun& run) {
   // Splits of one warp, of several, and more than eight groups.
@@ -272,21 +209,13 @@ void prove_combine(StepRun& run) {
   give_bounds(run, shape);
   describe(run, shape);
   const AttentionBatch batch = make_batch(run, shape);
-  std::int64_t slots = 0;
-  for (const AttentionPart& part : shape.parts)
-    slots += attention::slots_of(part.last(), part.rows, shape.window);
-  const int vectors = static_cast<int>(slots) * shape.heads;
-  const auto partial = run.normals(static_cast<std::size_t>(vectors * shape.head_dim), 4.0);
-  std::vector<float> scale,
-      gates = run.normals(batch.rows.size() * static_cast<std::size_t>(shape.heads * shape.head_dim), 2.0);
-  for (int i = 0; i < vectors; ++i) {
-    scale.push_back(static_cast<float>(run.random.uniform(-20.0, 20.0)));
-    scale.push_back(static_cast<float>(run.random.uniform(1.0, 64.0)));
-  }
+  const SplitSums sums(run, shape);
+  const auto gates =
+      run.normals(batch.rows.size() * static_cast<std::size_t>(shape.heads * shape.head_dim), 2.0);
   attention::CombineParams params{};
   params.tables = batch.tables;
-  params.partial = run.upload(partial, "partial");
-  params.partial_scale = run.upload(scale, "partial scale");
+  params.partial = sums.device_partial;
+  params.partial_scale = sums.device_scale;
   params.gate = shape.gated ? run.upload(gates, "gates") : nullptr;
   params.gate_stride = shape.heads * shape.head_dim;
   params.gate_head_stride = shape.head_dim;
@@ -295,18 +224,10 @@ void prove_combine(StepRun& run) {
   if (!shape.sinks.empty()) params.sinks = run.upload(shape.sinks, "sinks");
   params.out = run.take<std::uint16_t>(gates.size(), "out");
   run.launch(run.test().row.row, attention::combine_blocks(batch.tables.row_limit, shape.heads), params);
-  int before = 0;
-  for (std::size_t i = 0; i < shape.parts.size(); ++i) {
-    const AttentionPart& part = shape.parts[i];
-    for (int r = 0; r < part.rows; ++r)
+  for (std::size_t i = 0; i < shape.parts.size(); ++i)
+    for (int r = 0; r < shape.parts[i].rows; ++r)
       for (int h = 0; h < shape.heads; ++h) {
-        const int position = part.context + r, stride = part.rows * shape.heads;
-        const int splits = attention::split_count(position, position, shape.window);
-        const int skipped = attention::first_split(position, shape.window) -
-                            attention::first_split(part.context, shape.window);
-        const Combined want = combined(
-            partial, scale, (before + r) * shape.heads + h + skipped * stride, stride, splits, shape.head_dim,
-            shape.sinks.empty() ? nullptr : &shape.sinks[static_cast<std::size_t>(h)]);
+        const Combined want = sums.merged(shape, i, r, h);
         const std::size_t at =
             static_cast<std::size_t>(((batch.first_row[i] + r) * shape.heads + h) * shape.head_dim);
         const auto got = run.written(params.out + at, static_cast<std::size_t>(shape.head_dim));
@@ -317,11 +238,9 @@ void prove_combine(StepRun& run) {
               shape.gated ? Host::mul(want.bits[d], attention::gate_factor<Host>(gate)) : want.bits[d];
           compare_bf16(
               run.result(), got[d],
-              {bits, open * want.value[d], open * want.size[d] * combine_error(splits, shape.gated)});
+              {bits, open * want.value[d], open * want.size[d] * combine_error(want.splits, shape.gated)});
         }
       }
-    before += static_cast<int>(attention::slots_of(part.last(), part.rows, shape.window));
-  }
 }
 
 }  // namespace fourfold::verify
