@@ -1,6 +1,7 @@
 // Merges what the splits of a row left, divides, multiplies by the sigmoid of the gate and rounds to bf16. A
-// block takes one head of one row. Warp j adds the splits of groups j, j + 8, ... (groups of eight splits) in
-// ascending order, then the eight sums are added in order: fixed by the splits' numbers alone.
+// block takes one head of one row: combine_head() is for kernels that go on with it. Warp j adds the splits
+// of groups j, j + 8, ... (groups of eight splits) in ascending order, then the eight sums are added in
+// order: fixed by the splits' numbers alone.
 #pragma once
 
 #include <cstdint>
@@ -88,10 +89,10 @@ FOURFOLD_DEVICE void add_group(Cta cta, const SplitGroup<Row>& group, int count,
   }
 }
 
-// Two neighbouring columns of the result.
-template <class Row, class Cta>
+// Two neighbouring columns of the result, to store(column, pair).
+template <class Row, class Cta, class Store>
 FOURFOLD_DEVICE void finish_columns(Cta cta, const CombineStorage<Row::head_dim>& storage, int warps,
-                                    int column, device::F32x2 gate, bool gated, std::uint16_t* to) {
+                                    int column, device::F32x2 gate, bool gated, const Store& store) {
   float total = cta.load_shared(&storage.total[0]);
   device::F32x2 sum = cta.load_shared(reinterpret_cast<const device::F32x2*>(&storage.sum[0][column]));
 #pragma unroll
@@ -108,34 +109,35 @@ FOURFOLD_DEVICE void finish_columns(Cta cta, const CombineStorage<Row::head_dim>
     sum.v[i] = Cta::mul(sum.v[i], inverse);
     if (gated) sum.v[i] = Cta::mul(sum.v[i], gate_factor<Cta>(gate.v[i]));
   }
-  cta.store(reinterpret_cast<std::uint32_t*>(to + column), Cta::pack_bf16(sum.v[0], sum.v[1]));
+  store(column, Cta::pack_bf16(sum.v[0], sum.v[1]));
 }
 
+// Where they are. False: the row has no sequence.
 template <class Row, class Cta>
-FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
-  auto& storage = cta.template shared<CombineStorage<Row::head_dim>>();
-  const int warp = cta.warp();
-  cta.wait_predecessors();
-  cta.release_successors();
-  const int row = cta.block() / params.heads, head = cta.block() - row * params.heads;
-  if (row >= params.tables.row_limit) return;
+FOURFOLD_DEVICE bool find_partials(Cta cta, const CombineParams& params, int row, int head,
+                                   PartialList& list) {
   const step::RowPlace place = cta.load(params.tables.rows + row);
-  if (place.sequence < 0) return;
+  if (place.sequence < 0) return false;
   const device::U32x4 sequence =
       cta.load(reinterpret_cast<const device::U32x4*>(params.tables.sequences + place.sequence));
   const int window = window_of<Row>(params);
   const int before = slots_before(cta, params.tables, place.sequence,
                                   [&](int last, int row_count) { return slots_of(last, row_count, window); });
   const int row_in_sequence = row - static_cast<int>(sequence.v[0]);
-  PartialList list;
   list.first = static_cast<std::int64_t>(before + row_in_sequence) * params.heads + head;
   list.stride = static_cast<std::int64_t>(sequence.v[1]) * params.heads;
   list.splits = split_count(place.position, place.position, window);
   if constexpr (Row::is_windowed)
     list.first += list.stride * (first_split(place.position, window) -
                                  first_split(static_cast<int>(sequence.v[2]), window));
-  const int groups = (list.splits + kGroupSplits - 1) / kGroupSplits;
+  return true;
+}
 
+// The result of one head of a row to store(column, two neighbouring columns as bf16); the whole block.
+template <class Row, class Cta, class Store>
+FOURFOLD_DEVICE void combine_head(Cta cta, const CombineParams& params, const PartialList& list, int row,
+                                  int head, CombineStorage<Row::head_dim>& storage, const Store& store) {
+  const int warp = cta.warp(), groups = (list.splits + kGroupSplits - 1) / kGroupSplits;
   SplitGroup<Row> group;
   if (warp < groups) load_group<Row>(cta, params, list, warp, group);
   const int column = 2 * cta.thread();
@@ -163,9 +165,23 @@ FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
                      device::F32x2{{sum[j], sum[j + 1]}});
   if (cta.lane() == 0) cta.store_shared(&storage.total[warp], total);
   cta.sync_block();
-  if (column < Row::head_dim)
-    finish_columns<Row>(cta, storage, groups, column, gate, gated,
-                        params.out + (static_cast<std::int64_t>(row) * params.heads + head) * Row::head_dim);
+  if (column < Row::head_dim) finish_columns<Row>(cta, storage, groups, column, gate, gated, store);
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void combine(Cta cta, const CombineParams& params) {
+  auto& storage = cta.template shared<CombineStorage<Row::head_dim>>();
+  cta.wait_predecessors();
+  cta.release_successors();
+  const int row = cta.block() / params.heads, head = cta.block() - row * params.heads;
+  if (row >= params.tables.row_limit) return;
+  PartialList list;
+  if (!find_partials<Row>(cta, params, row, head, list)) return;
+  std::uint16_t* const to =
+      params.out + (static_cast<std::int64_t>(row) * params.heads + head) * Row::head_dim;
+  combine_head<Row>(cta, params, list, row, head, storage, [&](int column, std::uint32_t pair) {
+    cta.store(reinterpret_cast<std::uint32_t*>(to + column), pair);
+  });
 }
 
 }  // namespace fourfold::attention
