@@ -224,8 +224,7 @@ struct HeadLinearRow {
   static constexpr bool transposed = Transposed;
   static constexpr int tokens = Tokens;
   static constexpr int tiles = Tokens / 16;
-  // Few rows wait for memory: 16 KB of weights are on their way, as long as registers can take them.
-  static constexpr int unroll = tiles > 1 ? 1 : std::is_same_v<Element, float> ? 2 : 4;
+  static constexpr int steps = tiles > 1 ? 1 : kEarlySteps;
   static constexpr int threads = 32 * kLatentWarps;
   static constexpr int blocks_per_sm = 2;
   static constexpr bool wants_cache = true;

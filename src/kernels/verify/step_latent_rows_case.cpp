@@ -67,9 +67,10 @@ void prove_turn_queries(StepRun& run) {
 void prove_head_linear(StepRun& run) {
   const bool transposed = run.test().row.row.find("transposed") != std::string::npos;
   const int variant = run.test().variant;
-  // 128 -> 512 and 512 -> 128 in a large case; else sizes with parts of steps and of tiles.
+  // 128 -> 512 and 512 -> 128 in a large case; else sizes with parts of steps and of tiles, and more steps
+  // than are on their way at once.
   int rows = variant == 0 ? 3 : 21 + run.below(60), heads = 2 + variant % 2;
-  int in = variant % 2 == 0 ? 64 : 40, out = variant % 2 == 0 ? 128 : 80;
+  int in = variant % 2 == 0 ? 64 : 232, out = variant % 2 == 0 ? 128 : 80;
   if (run.test().large) {
     rows = variant == 0 ? 1'000 : 16;
     heads = 128;
