@@ -41,6 +41,7 @@ const std::map<std::string, const char*> kTested = {
     {"dense/norm_rows.h", "StepMutation.NormRows"},
     {"dense/quantize_rows.h", "StepMutation.QuantizeRows"},
     {"dense/weight_feed.h", "StepMutation.DenseFew"},
+    {"mla/absorb_queries.h", "StepMutation.AbsorbQueries"},
     {"mla/attend_latent.h", "StepMutation.AttendLatent"},
     {"mla/attend_latent_wgmma.h", "StepMutation.AttendLatentPrompt"},
     {"mla/head_linear.h", "StepMutation.HeadLinear"},

@@ -163,6 +163,9 @@ TEST(StepMutation, AttendLatentPromptOfTwoGroups) {
 TEST(StepMutation, LatentRows) { mutate_kernel("latent_rows"); }
 TEST(StepMutation, TurnQueries) { mutate_kernel("turn_queries"); }
 TEST(StepMutation, HeadLinear) { mutate_kernel("head_linear"); }
+TEST(StepMutation, AbsorbQueries) {
+  mutate_kernel("absorb_queries", {"absorb_queries.h", "prepare_latent.h", "head_linear.h"});
+}
 // delta_mutation_test.cpp has the small rows, prompts too.
 TEST(StepMutation, DeltaDecode) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";

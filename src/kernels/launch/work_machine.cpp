@@ -131,6 +131,12 @@ void note_attend_latent(KernelWork& work, const plan::RowFacts& facts, const mla
   work.latent = facts.head_dim;
 }
 
+void note_head_linear(KernelWork& work, const mla::HeadLinearParams& head) {
+  const double in = head.in_columns, out = head.out_columns;
+  work.other_bytes = 2.0 * head.heads * (in * out + head.row_count * (in + out));
+  work.flops = 2.0 * head.row_count * head.heads * in * out;
+}
+
 // The anchor of a sequence's first block is zero and not read; behind it the rows since it are.
 void note_delta_decode(KernelWork& work, const delta::DecodeParams& params, const StepScene& scene) {
   const delta::Layout& layout = params.layout;
@@ -331,10 +337,9 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
   } else if (kernel == "attend_latent" || kernel == "attend_latent_prompt") {
     note_attend_latent(work, facts, as<mla::AttendParams>(params), scene_);
   } else if (kernel == "head_linear") {
-    const auto& head = as<mla::HeadLinearParams>(params);
-    const double in = head.in_columns, out = head.out_columns;
-    work.other_bytes = 2.0 * head.heads * (in * out + head.row_count * (in + out));
-    work.flops = 2.0 * head.row_count * head.heads * in * out;
+    note_head_linear(work, as<mla::HeadLinearParams>(params));
+  } else if (kernel == "absorb_queries") {
+    note_head_linear(work, as<mla::AbsorbParams>(params).absorb);
   } else if (kernel == "delta_decode") {
     note_delta_decode(work, as<delta::DecodeParams>(params), scene_);
   } else if (kernel.starts_with("delta_")) {

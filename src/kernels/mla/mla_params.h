@@ -25,6 +25,7 @@ inline std::string turn_queries_row(std::string_view from) { return format("turn
 inline std::string head_linear_row(bool transposed, std::string_view from, int tokens) {
   return format("head_linear {} from {} x{}", transposed ? "transposed" : "plain", from, tokens);
 }
+inline std::string absorb_row(int latent) { return format("absorb_queries {}", latent); }
 
 // Before the queries are there: a projection's rows to the normed input of the query's second matrix, and to
 // a row of the cache (the latent normed, the key turned).
@@ -79,6 +80,16 @@ struct HeadLinearParams {
   std::int32_t row_count;
 };
 
+// All that attention reads of few generated rows, in one launch: the cache's half of latent_rows,
+// turn_queries and the transposed head_linear need nothing of each other.
+struct AbsorbParams {
+  LatentRowsParams cache;
+  TurnQueriesParams turn;
+  HeadLinearParams absorb;
+  std::int32_t cache_blocks;  // the grid's first; 0: the rows of the cache are written already
+  std::int32_t turn_blocks;   // behind them
+};
+
 // One row of cache for all heads: [page] pages as latent_page.h has them. A query vector is a head of a row.
 struct AttendParams {
   step::Tables tables;
@@ -122,6 +133,13 @@ constexpr std::int64_t turn_queries_blocks(std::int64_t row_limit, int heads) {
 constexpr std::int64_t head_linear_blocks(int row_count, int heads, int out_columns, int tokens) {
   return warp_blocks(static_cast<std::int64_t>(heads) * ((out_columns + kHeadColumns - 1) / kHeadColumns) *
                      ((row_count + tokens - 1) / tokens));
+}
+
+inline constexpr int kAbsorbTokens = 16;  // rows of a warp of absorb_queries
+constexpr std::int64_t absorb_blocks(const AbsorbParams& params) {
+  return params.cache_blocks + params.turn_blocks +
+         head_linear_blocks(params.absorb.row_count, params.absorb.heads, params.absorb.out_columns,
+                            kAbsorbTokens);
 }
 
 }  // namespace fourfold::mla

@@ -48,10 +48,18 @@ FOURFOLD_DEVICE void norm_columns(Cta cta, const Element* row, int columns, int 
   }
 }
 
+// Cosine and sine of this lane's pair, if it has one.
+template <class Cta>
+FOURFOLD_DEVICE device::F32x2 load_turn(Cta cta, const float* rotary, int pairs, int position) {
+  if (cta.lane() >= pairs) return {};
+  return cta.load(reinterpret_cast<const device::F32x2*>(rotary) +
+                  static_cast<std::int64_t>(position) * pairs + cta.lane());
+}
+
 // The 64 turned columns of a head to store(column, bf16): a lane has pair `lane`, columns j and j + pairs;
 // lanes without one write the zeros behind them.
 template <class Element, class Cta, class Store>
-FOURFOLD_DEVICE void turn_columns(Cta cta, const Element* from, const float* rotary, int pairs, int position,
+FOURFOLD_DEVICE void turn_columns(Cta cta, const Element* from, device::F32x2 turn, int pairs,
                                   const Store& store) {
   const int lane = cta.lane();
   if (lane >= pairs) {
@@ -59,8 +67,6 @@ FOURFOLD_DEVICE void turn_columns(Cta cta, const Element* from, const float* rot
     store(2 * lane + 1, 0u);
     return;
   }
-  const auto turn = cta.load(reinterpret_cast<const device::F32x2*>(rotary) +
-                             static_cast<std::int64_t>(position) * pairs + lane);
   const float first = load_number(cta, from + lane), second = load_number(cta, from + lane + pairs);
   const std::uint32_t both = Cta::pack_bf16(Cta::fma(first, turn.v[0], Cta::mul(second, -turn.v[1])),
                                             Cta::fma(second, turn.v[0], Cta::mul(first, turn.v[1])));
@@ -69,9 +75,33 @@ FOURFOLD_DEVICE void turn_columns(Cta cta, const Element* from, const float* rot
 }
 
 template <class Row, class Cta>
-FOURFOLD_DEVICE void latent_rows(Cta cta, const LatentRowsParams& params) {
+FOURFOLD_DEVICE unsigned char* page_of(Cta cta, const LatentRowsParams& params, const step::RowPlace& place) {
+  const std::int64_t number = cta.load(params.tables.pages + place.page_begin + place.position / kPageTokens);
+  return params.pages + number * Row::Page::page_bytes;
+}
+
+// A row of the cache, into its page.
+template <class Row, class Cta>
+FOURFOLD_DEVICE void cache_row(Cta cta, const LatentRowsParams& params, int row, const step::RowPlace& place,
+                               unsigned char* page) {
   using Element = typename Row::Element;
   using Page = typename Row::Page;
+  const Element* from = static_cast<const Element*>(params.projection) + row * params.projection_stride;
+  const int within = place.position % kPageTokens;
+  const device::F32x2 turn = load_turn(cta, params.rotary, params.rotary_pairs, place.position);
+  norm_columns(cta, from + params.latent_column, params.latent_columns, Page::latent, params.latent_weight,
+               params.latent_epsilon, [&](int column, device::U32x4 chunk) {
+                 cta.store(reinterpret_cast<device::U32x4*>(page + Page::offset(within, column)), chunk);
+               });
+  turn_columns(cta, from + params.key_column, turn, params.rotary_pairs, [&](int column, std::uint32_t bits) {
+    cta.store(reinterpret_cast<std::uint16_t*>(page + Page::offset(within, Page::latent + column)),
+              static_cast<std::uint16_t>(bits));
+  });
+}
+
+template <class Row, class Cta>
+FOURFOLD_DEVICE void latent_rows(Cta cta, const LatentRowsParams& params) {
+  using Element = typename Row::Element;
   const std::int64_t index = static_cast<std::int64_t>(cta.block()) * kLatentWarps + cta.warp();
   const int row = static_cast<int>(index / 2);
   const bool is_query = index % 2 == 1;
@@ -79,10 +109,10 @@ FOURFOLD_DEVICE void latent_rows(Cta cta, const LatentRowsParams& params) {
   cta.release_successors();
   if (row >= params.tables.row_limit || (is_query && params.query_columns == 0)) return;
   const step::RowPlace place = cta.load(params.tables.rows + row);
-  const Element* from = static_cast<const Element*>(params.projection) + row * params.projection_stride;
   if (is_query) {
     // A row without a sequence is multiplied like the others: by zeros.
     const int columns = place.sequence < 0 ? 0 : params.query_columns;
+    const Element* from = static_cast<const Element*>(params.projection) + row * params.projection_stride;
     std::uint16_t* to = params.query_latent + static_cast<std::int64_t>(row) * params.query_stride;
     norm_columns(cta, from + params.query_column, columns, params.query_stride, params.query_weight,
                  params.query_epsilon, [&](int column, device::U32x4 chunk) {
@@ -90,41 +120,30 @@ FOURFOLD_DEVICE void latent_rows(Cta cta, const LatentRowsParams& params) {
                  });
     return;
   }
-  if (place.sequence < 0) return;
-  const std::int64_t number = cta.load(params.tables.pages + place.page_begin + place.position / kPageTokens);
-  unsigned char* page = params.pages + number * Page::page_bytes;
-  const int within = place.position % kPageTokens;
-  norm_columns(cta, from + params.latent_column, params.latent_columns, Page::latent, params.latent_weight,
-               params.latent_epsilon, [&](int column, device::U32x4 chunk) {
-                 cta.store(reinterpret_cast<device::U32x4*>(page + Page::offset(within, column)), chunk);
-               });
-  turn_columns(cta, from + params.key_column, params.rotary, params.rotary_pairs, place.position,
-               [&](int column, std::uint32_t bits) {
-                 cta.store(
-                     reinterpret_cast<std::uint16_t*>(page + Page::offset(within, Page::latent + column)),
-                     static_cast<std::uint16_t>(bits));
-               });
+  if (place.sequence >= 0) cache_row<Row>(cta, params, row, place, page_of<Row>(cta, params, place));
 }
 
+// Where a row stands was written long before the projection: it is asked for before the wait.
 template <class Row, class Cta>
 FOURFOLD_DEVICE void turn_queries(Cta cta, const TurnQueriesParams& params) {
   using Element = typename Row::Element;
   const std::int64_t index = static_cast<std::int64_t>(cta.block()) * kLatentWarps + cta.warp();
   const int row = static_cast<int>(index / params.heads), head = static_cast<int>(index % params.heads);
+  step::RowPlace place{-1, 0, 0, 0};
+  if (row < params.tables.row_limit) place = cta.load(params.tables.rows + row);
+  device::F32x2 turn{};
+  if (place.sequence >= 0) turn = load_turn(cta, params.rotary, params.rotary_pairs, place.position);
   cta.wait_predecessors();
   cta.release_successors();
-  if (row >= params.tables.row_limit) return;
-  const step::RowPlace place = cta.load(params.tables.rows + row);
   if (place.sequence < 0) return;
   const Element* from = static_cast<const Element*>(params.projection) + row * params.projection_stride +
                         params.column + head * 2 * params.rotary_pairs;
   std::uint16_t* to = params.query + index * (params.page_latent + kPanelColumns);
   for (int column = params.latent_columns + cta.lane(); column < params.page_latent; column += 32)
     cta.store(to + column, std::uint16_t{0});
-  turn_columns(cta, from, params.rotary, params.rotary_pairs, place.position,
-               [&](int column, std::uint32_t bits) {
-                 cta.store(to + params.page_latent + column, static_cast<std::uint16_t>(bits));
-               });
+  turn_columns(cta, from, turn, params.rotary_pairs, [&](int column, std::uint32_t bits) {
+    cta.store(to + params.page_latent + column, static_cast<std::uint16_t>(bits));
+  });
 }
 
 }  // namespace fourfold::mla

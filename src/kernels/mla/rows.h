@@ -8,6 +8,7 @@
 #include "base/macros.h"
 #include "kernels/attention/combine.h"
 #include "kernels/launch/row.h"
+#include "kernels/mla/absorb_queries.h"
 #include "kernels/mla/attend_latent.h"
 #include "kernels/mla/attend_latent_wgmma.h"
 #include "kernels/mla/head_linear.h"
@@ -244,6 +245,39 @@ struct HeadLinearRow {
   }
 };
 
+// What attention reads of few generated rows.
+template <class ArchT, int Latent>
+struct AbsorbRow {
+  using Arch = ArchT;
+  using Page = LatentPage<Latent, kPanelColumns>;
+  using Element = float;
+  using Params = AbsorbParams;
+  using Storage = kernels::NoStorage;
+  // As head_linear's rows have them.
+  static constexpr bool transposed = true;
+  static constexpr int tokens = kAbsorbTokens;
+  static constexpr int tiles = tokens / 16;
+  static constexpr int steps = kEarlySteps;
+  static constexpr int threads = 32 * kLatentWarps;
+  static constexpr int blocks_per_sm = 2;
+  static constexpr bool wants_cache = true;
+  static constexpr const char* products = "mma";
+  static std::string name() { return absorb_row(Latent); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<AbsorbRow>("absorb_queries", "decode");
+    facts.m = tokens;
+    facts.n = kHeadColumns;
+    facts.k = kStepColumns;
+    facts.head_dim = Latent;
+    facts.from_f32 = true;
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    absorb_queries<AbsorbRow>(cta, params);
+  }
+};
+
 // clang-format off
 template <class Arch, int Latent>
 using RowsOfLatent = moe::RowList<
@@ -252,7 +286,8 @@ using RowsOfLatent = moe::RowList<
     AttendLatentRow<Arch, Latent, 16, true>,
     AttendLatentRow<Arch, Latent, 32, true>,
     LatentRowsRow<Arch, Latent, float>,
-    LatentRowsRow<Arch, Latent, std::uint16_t>>;
+    LatentRowsRow<Arch, Latent, std::uint16_t>,
+    AbsorbRow<Arch, Latent>>;
 
 // Queries come from a projection, what attention gave is bf16.
 template <class Arch>

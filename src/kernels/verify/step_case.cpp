@@ -59,6 +59,7 @@ constexpr StepProof kProofs[] = {
     {"latent_rows",    "",          prove_latent_rows,   "", 0.2},
     {"turn_queries",   "",          prove_turn_queries,  "", 0.1},
     {"head_linear",    "",          prove_head_linear,   "", 0.5},
+    {"absorb_queries", "",          prove_absorb_queries, "", 0.5},
     {"sampling",       "scores",    prove_scores,        "", 0.1},
     {"sampling",       "peaks",     prove_peaks,         "", 0.1},
     {"sampling",       "argmax",    prove_argmax,        "", 0.1},

@@ -1,14 +1,17 @@
 // The proofs of the kernels around latent attention: what makes its inputs, bit for bit, and the matrix of
-// each head.
+// each head; then the launches of few rows that do several of these (docs/decisions/0047).
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "base/format.h"
+#include "kernels/step/step_params.h"
 #include "kernels/verify/latent_checks.h"
 
 namespace fourfold::verify {
+
+using mla::kPanelColumns;
 
 void prove_latent_rows(StepRun& run) {
   AttentionShape shape = latent_shape(run, {{7, 30}, {63, 2}, {100, 1}});
@@ -107,6 +110,56 @@ void prove_head_linear(StepRun& run) {
       for (int i = 0; i < pad; ++i)
         run.compare_exact(got[static_cast<std::size_t>((row + 1) * out_row - 1 - i)], 0);
     }
+}
+
+void prove_absorb_queries(StepRun& run) {
+  const int variant = run.test().variant, latent = run.test().row.head_dim;
+  AttentionShape shape = latent_shape(run, {{62, 4}, {100, 1}});
+  shape.heads = 3;
+  if (variant > 1) shape.parts = {{run.below(70), 1 + run.below(12)}, {run.below(200), 1}};
+  int plain = variant % 2 == 0 ? 64 : 24;
+  if (run.test().large) {  // a rank of eight of DeepSeek-V3, and all of Mistral-Small-4
+    shape.parts = {{variant == 0 ? 8'191 : 130, 1}};
+    shape.heads = latent == 512 ? 16 : 32;
+    plain = latent == 512 ? 128 : 64;
+  }
+  describe(run, shape);
+  const AttentionBatch batch = make_batch(run, shape);
+  // Of each row: the plain queries of all heads, the turned ones, and behind them what the cache gets.
+  const int pairs = variant % 2 == 1 ? 8 : 32, turned_at = shape.heads * plain;
+  CacheRows cached(run, shape, batch, turned_at + shape.heads * 2 * pairs, 48);
+  TurnedQueries turned(run, shape, batch, cached.rows, cached.params.projection, cached.stride, turned_at,
+                       pairs, latent, cached.latent_columns);
+  const HeadMatrices matrices(run, true, shape.heads, plain, cached.latent_columns);
+  mla::AbsorbParams params{};
+  params.cache = cached.params;
+  params.turn = turned.params;
+  params.absorb = matrices.params();
+  params.absorb.in = cached.params.projection;
+  params.absorb.in_stride = cached.stride;
+  params.absorb.in_head_stride = plain;
+  params.absorb.out = turned.params.query;
+  params.absorb.out_head_stride = latent + kPanelColumns;
+  params.absorb.out_stride = shape.heads * (latent + kPanelColumns);
+  params.absorb.row_count = batch.tables.row_limit;
+  // The rows of the cache are another launch's on the third variant.
+  const bool caches = variant != 2;
+  if (caches) params.cache_blocks = static_cast<int>(mla::warp_blocks(batch.tables.row_limit));
+  params.turn_blocks = static_cast<int>(mla::turn_queries_blocks(batch.tables.row_limit, shape.heads));
+  // A kernel in front that writes the rows, so that each kind of block is seen to wait for it.
+  const std::vector<float> nothing(static_cast<std::size_t>(cached.stride), 0.0f);
+  run.launch(step::kAddBias, step::add_blocks(batch.tables.row_limit, cached.stride),
+             step::AddBiasParams{static_cast<float*>(const_cast<void*>(cached.params.projection)),
+                                 run.upload(nothing, "nothing"), cached.stride, batch.tables.row_limit,
+                                 cached.stride});
+  run.launch(run.test().row.row, mla::absorb_blocks(params), params);
+  if (caches) cached.check(run);
+  turned.check(run, [&](int row, int head, const std::uint16_t* got) {
+    std::vector<double> numbers;
+    const float* from = cached.rows.data() + row * cached.stride + head * plain;
+    for (int j = 0; j < plain; ++j) numbers.push_back(double{to_float(to_bf16(from[j]))});
+    matrices.compare(run, head, numbers.data(), nullptr, got);
+  });
 }
 
 }  // namespace fourfold::verify

@@ -1,6 +1,6 @@
 // Latent attention on the simulator against double precision and against itself: in other batches, grids,
-// page tables and tiles a row's bits are the same. Its proofs at more shapes are those of `fourfold verify`
-// (kernels/verify/step_latent_case.cpp), which the mutation tests run as well.
+// page tables, tiles and launches a row's bits are the same. Its proofs at more shapes are those of `fourfold
+// verify` (kernels/verify/step_latent_case.cpp), which the mutation tests run as well.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,6 +64,7 @@ struct Batch {
   sim::Device device;
   std::vector<step::RowPlace> rows;
   std::vector<step::SequencePlace> sequences;
+  std::vector<unsigned char> bytes;
   std::int64_t slots = 0;
   AttendParams params{};
 
@@ -124,7 +125,6 @@ struct Batch {
   }
   int longest = 0;
   std::vector<std::int32_t> pool, page_numbers{-1};
-  std::vector<unsigned char> bytes;
   std::vector<std::uint16_t> query;
 };
 
@@ -334,6 +334,83 @@ void check_rows_alone(int in, int out) {
 TEST(HeadLinear, GivesTheSameBitsForARowAloneAndAmongOthers) {
   check_rows_alone<true>(64, 80);
   check_rows_alone<false>(72, 128);
+}
+
+// ---- launches of few rows ---- each gives the bits of those it takes the place of
+
+struct FewRows {
+  int heads, plain, latent, pairs = 32;
+  std::vector<Part> parts;
+};
+
+// The pages, then the query vectors: by one launch, or by latent_rows, turn_queries and head_linear.
+template <int Latent>
+std::vector<std::uint16_t> prepare_few(const FewRows& few, bool joined, std::uint64_t seed = 0) {
+  using Page = LatentPage<Latent, kPanelColumns>;
+  Batch<Page> batch(few.parts, few.heads, {.seed = seed});
+  const auto rows = static_cast<int>(batch.rows.size());
+  const int in_width = few.latent + 2 * few.pairs, width = few.heads * (few.plain + 2 * few.pairs);
+  const auto floats = [&](std::uint64_t from, int count) {
+    std::vector<float> out;
+    for (const std::uint16_t bits : numbers(from, 0, count, 1.0)) out.push_back(value_of(bits));
+    return upload(batch.device, out, "numbers");
+  };
+  const std::vector<unsigned char> empty(batch.bytes.size(), 0x11);
+  AbsorbParams params{};
+  params.cache.tables = params.turn.tables = batch.params.tables;
+  params.cache.projection = floats(21, rows * in_width);
+  params.cache.projection_stride = in_width;
+  params.cache.latent_columns = params.turn.latent_columns = params.absorb.out_columns = few.latent;
+  params.cache.latent_weight = floats(22, few.latent);
+  params.cache.latent_epsilon = 1e-6f;
+  params.cache.key_column = few.latent;
+  params.cache.rotary_pairs = params.turn.rotary_pairs = few.pairs;
+  params.cache.rotary = params.turn.rotary = floats(23, 200 * 2 * few.pairs);
+  params.cache.pages = upload(batch.device, empty, "written pages");
+  params.turn.projection = params.absorb.in = floats(24, rows * width);
+  params.turn.projection_stride = params.absorb.in_stride = width;
+  params.turn.column = few.heads * few.plain;
+  params.turn.heads = params.absorb.heads = few.heads;
+  const std::size_t size = static_cast<std::size_t>(rows * few.heads * Page::width);
+  params.turn.query = params.absorb.out =
+      upload(batch.device, std::vector<std::uint16_t>(size, 0x2222), "written queries");
+  params.turn.page_latent = Latent;
+  params.absorb.in_head_stride = params.absorb.in_columns = few.plain;
+  params.absorb.weight =
+      upload(batch.device, numbers(25, 0, few.heads * few.plain * few.latent, 1.0), "weight");
+  params.absorb.weight_stride = few.latent;
+  params.absorb.out_stride = few.heads * Page::width;
+  params.absorb.out_head_stride = Page::width;
+  params.absorb.row_count = rows;
+  params.turn_blocks = static_cast<int>(turn_queries_blocks(rows, few.heads));
+  if (joined) {
+    params.cache_blocks = static_cast<int>(warp_blocks(rows));
+    kernels::run_on_sim<AbsorbRow<Arch, Latent>>(batch.device, static_cast<int>(absorb_blocks(params)),
+                                                 params);
+  } else {
+    kernels::run_on_sim<LatentRowsRow<Arch, Latent, float>>(
+        batch.device, static_cast<int>(latent_rows_blocks(rows)), params.cache);
+    kernels::run_on_sim<TurnQueriesRow<Arch, float>>(batch.device, params.turn_blocks, params.turn);
+    kernels::run_on_sim<HeadLinearRow<Arch, true, float, 32>>(
+        batch.device, static_cast<int>(head_linear_blocks(rows, few.heads, few.latent, 32)), params.absorb);
+  }
+  std::vector<std::uint16_t> out(size + empty.size() / 2);
+  batch.device.read_to_host(out.data(), params.turn.query, 2 * size);
+  batch.device.read_to_host(out.data() + size, params.cache.pages, empty.size());
+  return out;
+}
+
+template <int Latent>
+void check_prepared(const FewRows& few) {
+  const auto apart = prepare_few<Latent>(few, false);
+  EXPECT_EQ(apart, prepare_few<Latent>(few, true));
+  EXPECT_EQ(apart, prepare_few<Latent>(few, true, 5));
+}
+
+TEST(AbsorbQueries, GivesTheBitsOfThreeLaunches) {
+  check_prepared<64>({.heads = 3, .plain = 40, .latent = 48, .pairs = 8, .parts = kParts});
+  check_prepared<256>({.heads = 5, .plain = 64, .latent = 256, .parts = {{7, 1, 1}}});
+  check_prepared<512>({.heads = 2, .plain = 160, .latent = 512, .parts = {{62, 9, 1}, {3, 4, 2}}});
 }
 
 }  // namespace
