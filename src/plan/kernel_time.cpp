@@ -113,7 +113,8 @@ class Timer {
     if (kernel == "attend_prompt" || kernel == "attend_latent_prompt")
       return wait(kAttendStart) + work_.flops / (prompt_flops() * clocks_per_us());
     if (kernel.starts_with("delta_")) return delta();
-    if (kernel.starts_with("attend_latent") || kernel == "head_linear" || kernel == "absorb_queries")
+    if (kernel.starts_with("attend_latent") || kernel == "head_linear" || kernel == "absorb_queries" ||
+        kernel == "combine_expand")
       return wait(kAttendStart) +
              std::max(work_.other_bytes / rate(), work_.flops / (mma_flops() * clocks_per_us()));
     return wait(kSmallStart) + ranking() + work_.other_bytes / (kRowShare.value * rate());

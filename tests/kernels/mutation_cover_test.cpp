@@ -44,6 +44,7 @@ const std::map<std::string, const char*> kTested = {
     {"mla/absorb_queries.h", "StepMutation.AbsorbQueries"},
     {"mla/attend_latent.h", "StepMutation.AttendLatent"},
     {"mla/attend_latent_wgmma.h", "StepMutation.AttendLatentPrompt"},
+    {"mla/combine_expand.h", "StepMutation.CombineExpand"},
     {"mla/head_linear.h", "StepMutation.HeadLinear"},
     {"mla/page_ring.h", "StepMutation.AttendLatentPrompt"},
     {"mla/prepare_latent.h", "StepMutation.LatentRows"},

@@ -166,6 +166,7 @@ TEST(StepMutation, HeadLinear) { mutate_kernel("head_linear"); }
 TEST(StepMutation, AbsorbQueries) {
   mutate_kernel("absorb_queries", {"absorb_queries.h", "prepare_latent.h", "head_linear.h"});
 }
+TEST(StepMutation, CombineExpand) { mutate_kernel("combine_expand"); }
 // delta_mutation_test.cpp has the small rows, prompts too.
 TEST(StepMutation, DeltaDecode) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";

@@ -340,6 +340,8 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     note_head_linear(work, as<mla::HeadLinearParams>(params));
   } else if (kernel == "absorb_queries") {
     note_head_linear(work, as<mla::AbsorbParams>(params).absorb);
+  } else if (kernel == "combine_expand") {
+    note_head_linear(work, as<mla::CombineExpandParams>(params).expand);
   } else if (kernel == "delta_decode") {
     note_delta_decode(work, as<delta::DecodeParams>(params), scene_);
   } else if (kernel.starts_with("delta_")) {

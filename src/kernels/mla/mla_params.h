@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/format.h"
+#include "kernels/attention/attention_params.h"
 #include "kernels/attention/splits.h"
 #include "kernels/step/step_tables.h"
 
@@ -26,6 +27,7 @@ inline std::string head_linear_row(bool transposed, std::string_view from, int t
   return format("head_linear {} from {} x{}", transposed ? "transposed" : "plain", from, tokens);
 }
 inline std::string absorb_row(int latent) { return format("absorb_queries {}", latent); }
+inline std::string combine_expand_row(int latent) { return format("combine_expand {}", latent); }
 
 // Before the queries are there: a projection's rows to the normed input of the query's second matrix, and to
 // a row of the cache (the latent normed, the key turned).
@@ -90,6 +92,12 @@ struct AbsorbParams {
   std::int32_t turn_blocks;   // behind them
 };
 
+// What the splits of few rows left to the rows of the output matrix: combine and the plain head_linear.
+struct CombineExpandParams {
+  attention::CombineParams combine;  // without a gate; `out` is not used
+  HeadLinearParams expand;           // of the input its columns alone: the rest is in `combine`
+};
+
 // One row of cache for all heads: [page] pages as latent_page.h has them. A query vector is a head of a row.
 struct AttendParams {
   step::Tables tables;
@@ -140,6 +148,17 @@ constexpr std::int64_t absorb_blocks(const AbsorbParams& params) {
   return params.cache_blocks + params.turn_blocks +
          head_linear_blocks(params.absorb.row_count, params.absorb.heads, params.absorb.out_columns,
                             kAbsorbTokens);
+}
+
+inline constexpr int kExpandColumns = 64;  // of one head's result, a block of combine_expand: a warp eight
+constexpr std::int64_t combine_expand_blocks(int row_count, int heads, int out_columns) {
+  return static_cast<std::int64_t>(row_count) * heads * ((out_columns + kExpandColumns - 1) / kExpandColumns);
+}
+// Every row reads all weights, the second one and the others from L2: so much of that takes less time than
+// the launch that is saved (docs/decisions/0047).
+inline constexpr std::int64_t kRepeatedBytes = 4 << 20;
+constexpr bool combine_expands(int row_count, int heads, int in_columns, int out_columns) {
+  return (row_count - 1) * std::int64_t{2} * heads * in_columns * out_columns <= kRepeatedBytes;
 }
 
 }  // namespace fourfold::mla

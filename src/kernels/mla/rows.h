@@ -11,6 +11,7 @@
 #include "kernels/mla/absorb_queries.h"
 #include "kernels/mla/attend_latent.h"
 #include "kernels/mla/attend_latent_wgmma.h"
+#include "kernels/mla/combine_expand.h"
 #include "kernels/mla/head_linear.h"
 #include "kernels/mla/latent_page.h"
 #include "kernels/mla/mla_params.h"
@@ -245,7 +246,7 @@ struct HeadLinearRow {
   }
 };
 
-// What attention reads of few generated rows.
+// Few generated rows: what attention reads, and what it left.
 template <class ArchT, int Latent>
 struct AbsorbRow {
   using Arch = ArchT;
@@ -278,6 +279,32 @@ struct AbsorbRow {
   }
 };
 
+template <class ArchT, int Latent>
+struct CombineExpandRow {
+  using Arch = ArchT;
+  using Params = CombineExpandParams;
+  using Storage = CombineExpandStorage<Latent>;
+  // As combine's rows have them.
+  static constexpr int head_dim = Latent;
+  static constexpr bool is_windowed = false;
+  static constexpr int threads = 32 * attention::kCombineWarps;
+  static constexpr int blocks_per_sm = Latent > 256 ? 1 : 2;
+  static_assert(8 * attention::kCombineWarps == kExpandColumns, "eight outputs a warp");
+  static constexpr const char* products = "mma";
+  static std::string name() { return combine_expand_row(Latent); }
+  static plan::RowFacts facts() {
+    plan::RowFacts facts = kernels::step_facts<CombineExpandRow>("combine_expand", "decode");
+    facts.n = kExpandColumns;
+    facts.k = kStepColumns;
+    facts.head_dim = Latent;
+    return facts;
+  }
+  template <class Cta>
+  static FOURFOLD_DEVICE void run(Cta cta, const Params& params) {
+    combine_expand<CombineExpandRow>(cta, params);
+  }
+};
+
 // clang-format off
 template <class Arch, int Latent>
 using RowsOfLatent = moe::RowList<
@@ -287,7 +314,8 @@ using RowsOfLatent = moe::RowList<
     AttendLatentRow<Arch, Latent, 32, true>,
     LatentRowsRow<Arch, Latent, float>,
     LatentRowsRow<Arch, Latent, std::uint16_t>,
-    AbsorbRow<Arch, Latent>>;
+    AbsorbRow<Arch, Latent>,
+    CombineExpandRow<Arch, Latent>>;
 
 // Queries come from a projection, what attention gave is bf16.
 template <class Arch>

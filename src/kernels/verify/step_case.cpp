@@ -60,6 +60,7 @@ constexpr StepProof kProofs[] = {
     {"turn_queries",   "",          prove_turn_queries,  "", 0.1},
     {"head_linear",    "",          prove_head_linear,   "", 0.5},
     {"absorb_queries", "",          prove_absorb_queries, "", 0.5},
+    {"combine_expand", "",          prove_combine_expand, "", 0.5},
     {"sampling",       "scores",    prove_scores,        "", 0.1},
     {"sampling",       "peaks",     prove_peaks,         "", 0.1},
     {"sampling",       "argmax",    prove_argmax,        "", 0.1},

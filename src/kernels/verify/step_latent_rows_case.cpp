@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "kernels/step/step_params.h"
 #include "kernels/verify/latent_checks.h"
+#include "kernels/verify/split_sums.h"
 
 namespace fourfold::verify {
 
@@ -160,6 +161,57 @@ void prove_absorb_queries(StepRun& run) {
     for (int j = 0; j < plain; ++j) numbers.push_back(double{to_float(to_bf16(from[j]))});
     matrices.compare(run, head, numbers.data(), nullptr, got);
   });
+}
+
+void prove_combine_expand(StepRun& run) {
+  const int variant = run.test().variant, latent = run.test().row.head_dim;
+  // Splits of one warp and of several; outputs of more than a block, and of less.
+  AttentionShape shape = latent_shape(run, {{62, 2}, {1'300, 1}});
+  shape.heads = 2;
+  shape.head_dim = latent;
+  if (variant == 1) shape.parts = {{12'000, 1}, {0, 1}};
+  if (variant > 1) shape.parts = {{run.below(3'000), 1 + run.below(3)}, {run.below(200), 1}};
+  int out = variant % 2 == 0 ? 80 : 32;
+  if (run.test().large) {
+    shape.parts = {{variant == 0 ? 32'767 : 130, 1}};
+    shape.heads = latent == 512 ? 16 : 32;
+    out = 128;
+  }
+  const int in = latent - 24 * (variant % 2), out_head = out + 16, pad = 24 * (variant % 2);
+  describe(run, shape);
+  const AttentionBatch batch = make_batch(run, shape);
+  const SplitSums sums(run, shape);
+  const HeadMatrices matrices(run, false, shape.heads, in, out);
+  mla::CombineExpandParams params{};
+  params.combine.tables = batch.tables;
+  params.combine.partial = sums.device_partial;
+  params.combine.partial_scale = sums.device_scale;
+  params.combine.heads = shape.heads;
+  params.expand = matrices.params();
+  const int out_row = shape.heads * out_head + pad;
+  const std::size_t size = batch.rows.size() * static_cast<std::size_t>(out_row);
+  params.expand.out = run.upload(std::vector<std::uint16_t>(size, 0xFFFF), "out");
+  params.expand.out_stride = out_row;
+  params.expand.out_head_stride = out_head;
+  params.expand.pad_columns = pad;
+  params.expand.row_count = batch.tables.row_limit;
+  run.launch(run.test().row.row, mla::combine_expand_blocks(batch.tables.row_limit, shape.heads, out),
+             params);
+  const auto got = run.written(params.expand.out, size);
+  for (std::size_t i = 0; i < shape.parts.size(); ++i)
+    for (int r = 0; r < shape.parts[i].rows; ++r)
+      for (int h = 0; h < shape.heads; ++h) {
+        const Combined merged = sums.merged(shape, i, r, h);
+        std::vector<double> error;
+        for (std::size_t d = 0; d < merged.value.size(); ++d) {
+          const double bound = merged.size[d] * combine_error(merged.splits, false);
+          error.push_back(bound + (std::abs(merged.value[d]) + bound) * 0x1p-8);
+        }
+        const std::uint16_t* row = got.data() + (batch.first_row[i] + r) * out_row;
+        matrices.compare(run, h, merged.value.data(), error.data(), row + h * out_head);
+        for (int d = out; d < out_head; ++d) run.compare_exact(row[h * out_head + d], 0xFFFF);
+        for (int d = 0; d < pad; ++d) run.compare_exact(row[out_row - 1 - d], 0);
+      }
 }
 
 }  // namespace fourfold::verify

@@ -161,6 +161,7 @@ void prove_latent_rows(StepRun& run);
 void prove_turn_queries(StepRun& run);
 void prove_head_linear(StepRun& run);
 void prove_absorb_queries(StepRun& run);
+void prove_combine_expand(StepRun& run);
 void prove_scores(StepRun& run);
 void prove_peaks(StepRun& run);
 void prove_argmax(StepRun& run);

@@ -413,5 +413,63 @@ TEST(AbsorbQueries, GivesTheBitsOfThreeLaunches) {
   check_prepared<512>({.heads = 2, .plain = 160, .latent = 512, .parts = {{62, 9, 1}, {3, 4, 2}}});
 }
 
+// What attention left, then the heads' results: by one launch, or by combine and head_linear.
+template <int Latent>
+std::vector<std::uint16_t> expand_few(const std::vector<Part>& parts, int heads, int in, int out, bool joined,
+                                      std::uint64_t seed = 0) {
+  using Page = LatentPage<Latent, kPanelColumns>;
+  Batch<Page> batch(parts, heads, {.seed = seed});
+  const auto rows = static_cast<int>(batch.rows.size());
+  const auto floats = [&](std::uint64_t from, std::int64_t count, double size) {
+    std::vector<float> numbers_of;
+    for (const std::uint16_t bits : numbers(from, 0, static_cast<int>(count), size))
+      numbers_of.push_back(size > 0 ? value_of(bits) : std::abs(value_of(bits)));
+    return upload(batch.device, numbers_of, "numbers");
+  };
+  CombineExpandParams params{};
+  params.combine.tables = batch.params.tables;
+  params.combine.partial = floats(31, batch.slots * heads * Latent, 4.0);
+  params.combine.partial_scale = floats(32, batch.slots * heads * 2, -3.0);
+  params.combine.heads = params.expand.heads = heads;
+  params.combine.out = batch.params.out;
+  params.expand.in = batch.params.out;
+  params.expand.in_head_stride = Latent;
+  params.expand.in_stride = heads * Latent;
+  params.expand.in_columns = in;
+  params.expand.weight = upload(batch.device, numbers(33, 0, heads * out * Latent, 1.0), "weight");
+  params.expand.weight_stride = Latent;
+  params.expand.out_columns = params.expand.out_head_stride = out;
+  params.expand.out_stride = heads * out + 24;
+  params.expand.pad_columns = 24;
+  params.expand.row_count = rows;
+  std::vector<std::uint16_t> result(static_cast<std::size_t>(rows) * (heads * out + 24), 0x3333);
+  params.expand.out = upload(batch.device, result, "written");
+  if (joined) {
+    kernels::run_on_sim<CombineExpandRow<Arch, Latent>>(
+        batch.device, static_cast<int>(combine_expand_blocks(rows, heads, out)), params);
+  } else {
+    batch.params.partial = const_cast<float*>(params.combine.partial);
+    batch.params.partial_scale = const_cast<float*>(params.combine.partial_scale);
+    combine_splits(batch);
+    kernels::run_on_sim<HeadLinearRow<Arch, false, std::uint16_t, 16>>(
+        batch.device, static_cast<int>(head_linear_blocks(rows, heads, out, 16)), params.expand);
+  }
+  batch.device.read_to_host(result.data(), params.expand.out, 2 * result.size());
+  return result;
+}
+
+template <int Latent>
+void check_expanded(const std::vector<Part>& parts, int heads, int in, int out) {
+  const auto apart = expand_few<Latent>(parts, heads, in, out, false);
+  EXPECT_EQ(apart, expand_few<Latent>(parts, heads, in, out, true));
+  EXPECT_EQ(apart, expand_few<Latent>(parts, heads, in, out, true, 5));
+}
+
+TEST(CombineExpand, GivesTheBitsOfTwoLaunches) {
+  check_expanded<64>({{62, 2, 1}, {1'300, 1, 2}}, 3, 40, 80);
+  check_expanded<256>({{100, 1, 1}}, 3, 256, 128);
+  check_expanded<512>({{70, 2, 1}}, 2, 488, 128);
+}
+
 }  // namespace
 }  // namespace fourfold::mla
