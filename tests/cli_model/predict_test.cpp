@@ -120,8 +120,10 @@ void find_work(Steps& steps, const std::string& shape, const std::string& dense,
   options.ranks = ranks;
   options.max_context = 4096;
   Captured captured;
-  // FP8's lines were measured before pairs of many rows were one launch (docs/decisions/0042).
-  const auto work = model_step_work(options, steps.rows, captured.console, {.pairs_many = dense != "fp8"});
+  // FP8's lines were measured before pairs of many rows were one launch (docs/decisions/0042), those over a
+  // latent cache before few rows had fewer (0047).
+  const auto work = model_step_work(options, steps.rows, captured.console,
+                                    {.pairs_many = dense != "fp8", .joins_latent = false});
   for (std::size_t i = 0; i < steps.lines.size(); ++i) {
     for (const std::size_t step : steps.of[i])
       steps.lines[i].work.insert(steps.lines[i].work.end(), work[step].begin(), work[step].end());

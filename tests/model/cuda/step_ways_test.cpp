@@ -2,6 +2,9 @@
 // blocks.
 #include "backend/cuda/step/short_grid.h"
 
+#include <map>
+#include <string_view>
+
 #include "tests/model/cuda/simulated.h"
 #include "tests/model/made_models.h"
 
@@ -122,15 +125,83 @@ TEST(StepWays, TablesBesideASharedExpertGiveTheSameBits) {
   EXPECT_EQ(before.multiplies - after.multiplies, 8);
 }
 
+// A prompt; then one row of it alone, launched and recorded, two and nine at once. Counted: the launches of a
+// step of so many rows.
+struct LatentRun {
+  std::vector<float> logits;
+  std::map<std::string, int> one, nine;
+};
+
+LatentRun run_latent(const Loaded& model, const StepWays& ways, const plan::ArchFacts& arch) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device, {.arch = &arch, .sms = 40});
+  const auto prepared =
+      backend::make_gpu_backend(*machine, {.ways = ways})
+          ->prepare(Simulated::program_of(model, backend::KvFormat::bf16, Activations::w4a16), kTenSequences);
+  Sequences sequences(*prepared, 5);
+  Random random(9);
+  LatentRun ran;
+  std::int64_t position = 0;
+  const auto keep = [&](std::int64_t count, Role role) {
+    const std::vector<float> logits = sequences.run({{3, position, random_tokens(random, count), role}});
+    ran.logits.insert(ran.logits.end(), logits.begin(), logits.end());
+    position += count;
+  };
+  // By the first word; not to be taken for the experts' combine.
+  const auto count_to = [&](std::map<std::string, int>& counts) {
+    machine->listen([&](std::string_view kernel) {
+      if (kernel.starts_with("combine splits")) kernel = "combine_splits";
+      ++counts[std::string(kernel.substr(0, kernel.find(' ')))];
+    });
+  };
+  keep(62, Role::prefill);
+  count_to(ran.one);
+  keep(1, Role::decode);
+  machine->listen(nullptr);
+  keep(1, Role::decode);
+  keep(2, Role::decode);
+  count_to(ran.nine);
+  keep(9, Role::decode);
+  machine->listen(nullptr);
+  return ran;
+}
+
+// Three layers. With nine rows the query's latent is normed in front, with one by its matrix; a latent that
+// is narrower than its matrix is packed, or none, goes its own way.
+TEST(StepWays, JoinedLaunchesOfLatentAttentionGiveTheSameBits) {
+  for (const char* shape : {"tiny-mistral", "tiny-mistral-odd", "tiny-deepseek-odd"})
+    for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120}) {
+      SCOPED_TRACE(shape);
+      const MadeModel model(checkpoint::find_shape(shape), "bf16");
+      LatentRun before = run_latent(model.loaded, {.joins_latent = false}, *arch),
+                after = run_latent(model.loaded, {}, *arch);
+      EXPECT_EQ(before.logits, after.logits);
+      const int layers = before.one["attend_latent"];
+      EXPECT_EQ(before.one["latent_rows"], layers);
+      EXPECT_EQ(before.one["head_linear"], 2 * layers);
+      EXPECT_EQ(before.one["absorb_queries"] + before.one["combine_expand"], 0);
+      for (auto* counts : {&after.one, &after.nine}) {
+        EXPECT_EQ((*counts)["absorb_queries"], layers);
+        EXPECT_EQ((*counts)["combine_expand"], layers);
+        EXPECT_EQ((*counts)["turn_queries"] + (*counts)["head_linear"] + (*counts)["combine_splits"], 0);
+      }
+      const bool is_packed = std::string_view(shape) == "tiny-mistral";
+      const bool has_latent = std::string_view(shape) != "tiny-deepseek-odd";
+      EXPECT_EQ(after.one["latent_rows"], has_latent && !is_packed ? layers : 0);
+      EXPECT_EQ(after.nine["latent_rows"], has_latent ? layers : 0);
+    }
+}
+
 TEST(StepWays, AreNamed) {
   using backend::cuda::parse_ways;
-  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables");
+  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables,joins_latent");
   EXPECT_EQ(parse_ways(to_text(StepWays{})), StepWays{});
   const StepWays one{.grids_by_context = false,
                      .sums_norm = true,
                      .pairs_many = false,
                      .combines_norm = false,
-                     .many_tables = false};
+                     .many_tables = false,
+                     .joins_latent = false};
   EXPECT_EQ(parse_ways("sums_norm"), one);
   EXPECT_EQ(to_text(one), "sums_norm");
   EXPECT_EQ(to_text(parse_ways("none")), "none");

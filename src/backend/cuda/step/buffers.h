@@ -105,7 +105,7 @@ struct Buffers {
   std::uint16_t* staged = nullptr;   // [rows, widest input] as the tiled kernels read it
   std::uint8_t* codes = nullptr;     // [rows, widest input of a W8A8 matrix] likewise; null: there is none
   float* factor = nullptr;           // [rows] of the codes
-  void* projection = nullptr;        // [rows, widest projection] f32 or bf16
+  void* projection = nullptr;        // [rows, widest projection] f32 or bf16, or two of few rows
   std::uint16_t* query = nullptr;    // [rows, heads * head_dim]
   device::F32x4* squares = nullptr;  // [rows] of queries and keys that are normed over all heads; null: none
   device::F32x4* all_squares = nullptr;  // [rows, ranks] the same of all ranks; of one, squares

@@ -129,6 +129,7 @@ dense::DenseParams Multiplier::normed_params(const DenseMatrix& matrix, int row_
                                              const DenseOutput& out, std::uint16_t* normed) {
   dense::DenseParams params = params_of(matrix, row_count, out);
   params.tokens = in.x;
+  if (in.x_stride != 0) params.token_stride = in.x_stride;
   params.norm_weight = in.norm->weight;
   params.epsilon = in.norm->epsilon;
   params.normed_out = normed;
@@ -331,7 +332,7 @@ void Multiplier::generated(const DenseGroup& group, int row_count, const DenseIn
     const int columns = group.matrices.front().columns();
     DenseInput piece = in;
     if (in.rows != nullptr) piece.rows += std::int64_t{first} * columns;
-    if (in.x != nullptr) piece.x += std::int64_t{first} * columns;
+    if (in.x != nullptr) piece.x += std::int64_t{first} * (in.x_stride != 0 ? in.x_stride : columns);
     const auto records_before = [&](int width) {
       return std::int64_t{first / record::kTokens} * (width / record::kColumns) * record::kTokenRecordBytes;
     };
@@ -367,6 +368,7 @@ void Multiplier::generated_piece(const DenseGroup& group, int row_count, const D
   const bool norms = std::all_of(forms.begin(), forms.end(), [](const auto& form) { return form.norms; });
   DenseInput given = in;
   if (in.norm != nullptr && !norms) {
+    check(in.x_stride == 0, "norm_rows reads rows that lie one behind another", in.x_stride);
     norm_rows(*in.norm, row_count, const_cast<float*>(in.x), nullptr, dense::NormAdd::none, normed);
     given = {.rows = normed};
   }

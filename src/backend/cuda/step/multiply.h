@@ -26,6 +26,7 @@ struct DenseInput {
   const std::uint16_t* rows = nullptr;
   const float* x = nullptr;
   const DeviceNorm* norm = nullptr;
+  int x_stride = 0;  // from one row to the next, where a kernel norms them itself; 0: the matrix's columns
   const unsigned char* records = nullptr;
   Fp4Scales fp4 = {};  // in Buffers::fp4.normed, from the norm of a prompt
 };

@@ -13,6 +13,7 @@
 #include "backend/cuda/tune/stage.h"
 #include "kernels/all_reduce/exchange.h"
 #include "kernels/launch/machine.h"
+#include "kernels/mla/mla_params.h"
 
 namespace fourfold::backend::cuda {
 
@@ -119,10 +120,24 @@ class Runner {
   // Latent attention, generated rows and prompts; runner_latent.cpp.
   void mix(const DeviceLatent& mixer);
   void prompt_mix(const DeviceLatent& mixer);
+  struct LatentQueries {  // of each row, plain and turned
+    const void* rows;
+    int stride;
+  };
+  bool norms_query(const DeviceLatent& mixer);
+  LatentQueries query_latent(const DeviceLatent& mixer, bool norms);
+  mla::LatentRowsParams latent_rows(const DeviceLatent& mixer) const;
+  mla::TurnQueriesParams turned(const DeviceLatent& mixer, const LatentQueries& queries) const;
+  mla::HeadLinearParams absorbed(const DeviceLatent& mixer, const LatentQueries& queries) const;
+  mla::HeadLinearParams expanded(const DeviceLatent& mixer) const;
   void prepare_latent(const DeviceLatent& mixer);
-  void absorb_queries(const DeviceLatent& mixer);
-  void attend_latent(const DeviceLatent& mixer);
+  void absorb_queries(const DeviceLatent& mixer, const LatentQueries& queries);
+  void join_queries(const DeviceLatent& mixer, const LatentQueries& queries, bool caches);
+  mla::AttendParams latent_pages(const DeviceLatent& mixer) const;
+  void attend_latent_prompt(const DeviceLatent& mixer);
+  attention::CombineParams attend_latent(const DeviceLatent& mixer);
   void expand_heads(const DeviceLatent& mixer);
+  void attend(const DeviceLatent& mixer);
   const moe_layer::Prepared& prepared_experts(const DeviceMoe& mlp);
   moe_layer::LayerCall experts_call(const DeviceMoe& mlp, const float* logits, bool with_shared) const;
   // Prompt rows; runner_prompt.cpp.

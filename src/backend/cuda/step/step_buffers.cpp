@@ -9,9 +9,10 @@ namespace {
 
 // The widest of each kind of row, over all layers.
 struct Widths {
-  int input = 0;       // of a matrix
-  int codes = 0;       // of a matrix that takes FP8 rows
-  int projection = 0;  // of a mixer or a router
+  int input = 0;            // of a matrix
+  int codes = 0;            // of a matrix that takes FP8 rows
+  int projection = 0;       // of a mixer or a router
+  int few_projections = 0;  // of latent attention, both of a few rows at once (Runner::query_latent)
   int query = 0;
   int attended = 0;      // over a latent cache, before each head's matrix; 0: there is none
   bool squares = false;  // some layer norms all heads together
@@ -52,6 +53,7 @@ void see(Widths& widths, const DeviceLayer& layer) {
     widths.mixed = std::max(widths.mixed, mixer->out_columns);
   } else if (const auto* latent = std::get_if<DeviceLatent>(&layer.mixer)) {
     take(latent->in), take(latent->query), take(latent->out);
+    widths.few_projections = std::max(widths.few_projections, latent->in.width + latent->query.width);
     see_norm(widths, latent->in);
     widths.query = std::max(widths.query, latent->query_columns());
     widths.attended = std::max(widths.attended, latent->heads * latent->page_latent);
@@ -92,6 +94,13 @@ Widths widths_of(const DeviceModel& model) {
   return widths;
 }
 
+// f32 numbers of Buffers::projection.
+std::size_t projection_numbers(const Widths& widths, std::size_t rows) {
+  return std::max(
+      rows * static_cast<std::size_t>(widths.projection),
+      std::min<std::size_t>(rows, dense::kTokens) * static_cast<std::size_t>(widths.few_projections));
+}
+
 }  // namespace
 
 Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels::Arena& arena,
@@ -110,7 +119,7 @@ Buffers make_buffers(const DeviceModel& model, KernelSelector& selector, kernels
     buffers.codes = arena.take<std::uint8_t>(rows * static_cast<std::size_t>(widths.codes), "FP8 rows");
     buffers.factor = arena.take<float>(rows, "factors of FP8 rows");
   }
-  buffers.projection = arena.take<float>(rows * static_cast<std::size_t>(widths.projection), "projections");
+  buffers.projection = arena.take<float>(projection_numbers(widths, rows), "projections");
   buffers.query = bf16(widths.query, "queries");
   if (widths.squares) {
     buffers.squares = buffers.all_squares = arena.take<device::F32x4>(rows, "squares of heads");
@@ -155,7 +164,8 @@ void forget_buffers(const Buffers& buffers, const DeviceModel& model, const Capa
   forget(buffers.staged, rows, widths.input, 2);
   forget(buffers.codes, rows, widths.codes, 1);
   if (buffers.factor != nullptr) forget(buffers.factor, rows, 1, 4);
-  forget(buffers.projection, rows, widths.projection, 4);
+  forget(buffers.projection,
+         static_cast<std::int64_t>(projection_numbers(widths, static_cast<std::size_t>(rows))), 1, 4);
   forget(buffers.query, rows, widths.query, 2);
   if (widths.squares) {
     forget(buffers.squares, rows, 1, sizeof(device::F32x4));

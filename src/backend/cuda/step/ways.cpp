@@ -12,7 +12,8 @@ constexpr struct {
              {"sums_norm", &StepWays::sums_norm},
              {"pairs_many", &StepWays::pairs_many},
              {"combines_norm", &StepWays::combines_norm},
-             {"many_tables", &StepWays::many_tables}};
+             {"many_tables", &StepWays::many_tables},
+             {"joins_latent", &StepWays::joins_latent}};
 
 }  // namespace
 

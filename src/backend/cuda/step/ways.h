@@ -22,11 +22,13 @@ struct StepWays {
   // For nine to sixteen rows the shared expert's second matrix and the tables of routing are one launch, as
   // they are for fewer (docs/decisions/0048).
   bool many_tables = true;
+  // Few rows of latent attention have three launches beside its softmax instead of six (docs/decisions/0047).
+  bool joins_latent = true;
 
   bool operator==(const StepWays&) const = default;
 };
 
-// "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables": those that are on, or "none".
+// "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables,joins_latent": those that are on, or "none".
 StepWays parse_ways(std::string_view text);
 std::string to_text(const StepWays& ways);
 
