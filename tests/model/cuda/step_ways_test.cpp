@@ -173,7 +173,7 @@ TEST(StepWays, JoinedLaunchesOfLatentAttentionGiveTheSameBits) {
     for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120}) {
       SCOPED_TRACE(shape);
       const MadeModel model(checkpoint::find_shape(shape), "bf16");
-      LatentRun before = run_latent(model.loaded, {.joins_latent = false}, *arch),
+      LatentRun before = run_latent(model.loaded, {.grids_by_context = false, .joins_latent = false}, *arch),
                 after = run_latent(model.loaded, {}, *arch);
       EXPECT_EQ(before.logits, after.logits);
       const int layers = before.one["attend_latent"];

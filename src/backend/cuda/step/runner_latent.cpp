@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/step/runner.h"
+#include "backend/cuda/step/short_grid.h"
 #include "kernels/attention/attention_params.h"
 #include "kernels/mla/mla_params.h"
 
@@ -162,8 +163,11 @@ attention::CombineParams Runner::attend_latent(const DeviceLatent& mixer) {
   attend.partial_scale =
       reinterpret_cast<float*>(static_cast<unsigned char*>(buffers_.workspace) + room / 256 * 256);
   const int tile = mla::mma_tile(mixer.heads * shape_.sequence_rows);
-  machine_.launch(multiplier_.step_row(mla::attend_row(mixer.page_latent, tile)), 2 * machine_.sm_count(),
-                  attend);
+  // One key for all heads.
+  const int most = 2 * machine_.sm_count();
+  const int blocks =
+      shape_.is_short ? short_grid(most, shape_.sequences, shape_.sequence_rows, mixer.heads, 1, tile) : most;
+  machine_.launch(multiplier_.step_row(mla::attend_row(mixer.page_latent, tile)), blocks, attend);
   attention::CombineParams combine{};
   combine.tables = places_.tables;
   combine.partial = attend.partial;
