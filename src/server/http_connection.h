@@ -205,19 +205,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     return shared_.handler->malformed(status, what, request_.path);
   }
 
-  static std::size_t empty_lines(std::string_view text) {
-    std::size_t bytes = 0;
-    while (text.substr(bytes).starts_with("\r\n")) bytes += 2;
-    return bytes;
-  }
-
   // False when more bytes are needed.
   bool parse_some() {
-    const bool in_chunks = state_ == State::body && parser_->chunked();
-    // Some clients end a body with an empty line more (RFC 9112, 2.2); it begins no request.
-    if (state_ == State::idle) in_.erase(0, empty_lines(in_));
-    if (in_.empty() || (in_chunks && is_beast_chunk_trap(in_))) return false;
-    if (state_ == State::idle && in_ == "\r") return false;
+    if (state_ == State::body && parser_->chunked() && is_beast_chunk_trap(in_)) return false;
+    if (in_.empty() || (state_ == State::idle && !begins_request(in_))) return false;
     if (state_ == State::idle) begin_request();
     error_code problem;
     const std::size_t used = parser_->put(asio::buffer(in_), problem);

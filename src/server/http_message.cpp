@@ -27,6 +27,13 @@ std::size_t HttpRequest::count(std::string_view name) const {
                                                 [&](const auto& header) { return header.first == name; }));
 }
 
+bool begins_request(std::string& received) {
+  std::size_t empty = 0;
+  while (std::string_view(received).substr(empty).starts_with("\r\n")) empty += 2;
+  received.erase(0, empty);
+  return !received.empty() && received != "\r";
+}
+
 std::string_view reason(int status) {
   switch (status) {
     case 200: return "OK";

@@ -49,6 +49,10 @@ struct HttpResponse {
 
 std::string_view reason(int status);
 
+// Whether there is something of a request behind the empty lines that some clients end a body with
+// (RFC 9112, 2.2), which are taken away.
+bool begins_request(std::string& received);
+
 // Path and query of a target. Origin form and absolute form of http and https are understood, so that both
 // spellings of one resource are one path; anything else (authority form, "*", control characters, a fragment)
 // is nothing.

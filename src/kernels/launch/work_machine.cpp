@@ -152,6 +152,11 @@ const Params& as(const void* params) {
   return *static_cast<const Params*>(params);
 }
 
+// Of a number that a prompt's norm reads, writes back and leaves in the forms that are wanted.
+double prompt_rows_bytes(const dense::PromptRows& rows) {
+  return 8.0 + (rows.plain ? 2 : 0) + (rows.staged ? 2 : 0) + (rows.codes ? 1 : 0);
+}
+
 // The experts' rows, the residual stream read and written, and its norm.
 void note_combine_norm(KernelWork& work, const moe_combine::CombineParams& combine) {
   work.tokens = combine.tokens;
@@ -316,12 +321,10 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     work.other_bytes = 10.0 * blocks * as<dense::NormParams>(params).columns;
   } else if (kernel == dense::kNormPromptRow) {
     const auto& norm = as<dense::NormPromptParams>(params);
-    const dense::PromptRows& rows = norm.rows;
-    work.other_bytes = (8.0 + (rows.plain ? 2 : 0) + (rows.staged ? 2 : 0) + (rows.codes ? 1 : 0)) * blocks *
-                       norm.norm.columns;
+    work.other_bytes = prompt_rows_bytes(norm.rows) * blocks * norm.norm.columns;
   } else if (kernel == dense::kNormFp4Row) {
     const auto& norm = as<dense::NormFp4Params>(params);
-    double bytes = 8.0 + (norm.rows.plain ? 2 : 0) + (norm.rows.staged ? 2 : 0);
+    double bytes = prompt_rows_bytes(norm.rows);
     for (const dense::Fp4Rows& set : norm.fp4) bytes += set.records != nullptr ? kFp4Bytes : 0;
     work.other_bytes = bytes * norm.row_count * norm.norm.columns;
   } else if (kernel == dense::kQuantizeRowsRow) {

@@ -194,7 +194,8 @@ TEST(StepWays, JoinedLaunchesOfLatentAttentionGiveTheSameBits) {
 
 TEST(StepWays, AreNamed) {
   using backend::cuda::parse_ways;
-  EXPECT_EQ(to_text(StepWays{}), "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables,joins_latent");
+  EXPECT_EQ(to_text(StepWays{}),
+            "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables,joins_latent");
   EXPECT_EQ(parse_ways(to_text(StepWays{})), StepWays{});
   const StepWays one{.grids_by_context = false,
                      .sums_norm = true,

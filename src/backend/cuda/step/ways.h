@@ -28,7 +28,8 @@ struct StepWays {
   bool operator==(const StepWays&) const = default;
 };
 
-// "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables,joins_latent": those that are on, or "none".
+// "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables,joins_latent": those that are on, or
+// "none".
 StepWays parse_ways(std::string_view text);
 std::string to_text(const StepWays& ways);
 
