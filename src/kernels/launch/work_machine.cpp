@@ -301,9 +301,8 @@ void WorkMachine::note(KernelWork& work, const plan::RowFacts& facts, int blocks
     note_route(work, both.route);
     note_dense(work, both.dense, facts.format, facts.n);
   } else if (kernel == dense::kManyTable) {
-    const auto& both = as<dense::ManyTableParams>(params);
-    note_route(work, both.route);
-    note_dense(work, both.many.dense, facts.format, facts.n);
+    note_route(work, as<dense::ManyTableParams>(params).route);
+    note_dense(work, as<dense::ManyTableParams>(params).many.dense, facts.format, facts.n);
   } else if (kernel == "dense_many" || kernel == "dense_tall") {
     note_dense(work, as<dense::ManyParams>(params).dense, facts.format, facts.n);
   } else if (kernel == "dense_many_pair") {
