@@ -40,23 +40,30 @@ FOURFOLD_DEVICE std::uint32_t tokens_of(Cta cta, const OneBlockStorage& storage,
 template <bool AnyRule, int Turns = 1, class Cta>
 FOURFOLD_DEVICE void route_one_block(Cta cta, const RouteParams& params) {
   OneBlockStorage& storage = cta.template shared<OneBlockStorage>();
-  const int rank = cta.lane(), warp = cta.warp(), warps = cta.threads() / 32;
-  const auto token_of = [&](int turn) { return warp + turn * warps; };
+  const int rank = cta.lane();
+  int token[Turns], pair[Turns];
+  bool has_token[Turns], has_pair[Turns];
+#pragma unroll
+  for (int turn = 0; turn < Turns; ++turn) {
+    token[turn] = cta.warp() + turn * (cta.threads() / 32);
+    pair[turn] = token[turn] * params.top_k + rank;
+    has_token[turn] = token[turn] < params.tokens;
+    has_pair[turn] = has_token[turn] && rank < params.top_k;
+  }
   cta.wait_predecessors();
   cta.release_successors();
   Choice choice[Turns] = {};
 #pragma unroll
-  for (int turn = 0; turn < Turns; ++turn) {
-    const int token = token_of(turn);
-    if (token >= params.tokens) break;
-    const int stride = params.logits_stride ? params.logits_stride : params.experts;
-    const int first = token * params.top_k;
-    choice[turn] = top_k_experts<kOneBlockExperts, AnyRule>(
-        cta, params.logits + static_cast<std::int64_t>(token) * stride, params.experts, params.top_k,
-        params.rule, &storage.expert_of_pair[first], &storage.logit_of_pair[first]);
-    const std::uint32_t set = set_of_experts(cta, choice[turn].expert, params.top_k);
-    if (rank < kOneBlockExperts / 32) cta.store_shared(&storage.experts_of_token[token][rank], set);
-  }
+  for (int turn = 0; turn < Turns; ++turn)
+    if (has_token[turn]) {
+      const int stride = params.logits_stride ? params.logits_stride : params.experts;
+      const int first = pair[turn] - rank;
+      choice[turn] = top_k_experts<kOneBlockExperts, AnyRule>(
+          cta, params.logits + static_cast<std::int64_t>(token[turn]) * stride, params.experts, params.top_k,
+          params.rule, &storage.expert_of_pair[first], &storage.logit_of_pair[first]);
+      const std::uint32_t set = set_of_experts(cta, choice[turn].expert, params.top_k);
+      if (rank < kOneBlockExperts / 32) cta.store_shared(&storage.experts_of_token[token[turn]][rank], set);
+    }
   cta.sync_block();  // every token's experts are known
   const int expert = cta.thread();
   const std::uint32_t chose = expert < params.experts ? tokens_of(cta, storage, expert, params.tokens) : 0u;
@@ -73,16 +80,15 @@ FOURFOLD_DEVICE void route_one_block(Cta cta, const RouteParams& params) {
   cta.sync_block();  // every expert's tokens and first slot are known
 #pragma unroll
   for (int turn = 0; turn < Turns; ++turn) {
-    const int token = token_of(turn), pair = token * params.top_k + rank;
-    if (token >= params.tokens || rank >= params.top_k) return;
+    if (!has_pair[turn]) return;
     const Choice mine = choice[turn];
     const std::uint32_t others = cta.load_shared(&storage.tokens_of_expert[mine.expert]);
-    const int slot =
-        cta.load_shared(&storage.first_slot[mine.expert]) + Cta::count_ones(others & ((1u << token) - 1u));
-    cta.store(params.tables.pair_expert + pair, mine.expert);
-    cta.store(params.tables.pair_weight + pair, mine.weight);
-    cta.store(params.tables.pair_slot + pair, slot);
-    cta.store(params.tables.slot_token + slot, token);
+    const int slot = cta.load_shared(&storage.first_slot[mine.expert]) +
+                     Cta::count_ones(others & ((1u << token[turn]) - 1u));
+    cta.store(params.tables.pair_expert + pair[turn], mine.expert);
+    cta.store(params.tables.pair_weight + pair[turn], mine.weight);
+    cta.store(params.tables.pair_slot + pair[turn], slot);
+    cta.store(params.tables.slot_token + slot, token[turn]);
     cta.store(params.tables.slot_weight + slot, mine.weight);
   }
 }
