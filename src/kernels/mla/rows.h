@@ -229,8 +229,7 @@ struct HeadLinearRow {
   static constexpr int steps = tiles > 1 ? 1 : kEarlySteps;
   static constexpr int threads = 32 * kLatentWarps;
   static constexpr int blocks_per_sm = 2;
-  // Many rows find their weights there. Few read each once, and an SM that is changed over is emptied first.
-  static constexpr bool wants_cache = tiles > 1;
+  static constexpr bool wants_cache = true;
   static constexpr const char* products = "mma";
   static std::string name() { return head_linear_row(Transposed, kElementName<Element>, Tokens); }
   static plan::RowFacts facts() {
