@@ -112,7 +112,7 @@ struct Steps {
 };
 
 void find_work(Steps& steps, const std::string& shape, const std::string& dense, int ranks,
-               std::vector<Measured>& out) {
+               std::vector<Measured>& out, const backend::cuda::StepWays& ways = {}) {
   PlanModelOptions options;
   options.model = shape;
   options.gpu = "h200";
@@ -120,10 +120,7 @@ void find_work(Steps& steps, const std::string& shape, const std::string& dense,
   options.ranks = ranks;
   options.max_context = 4096;
   Captured captured;
-  // FP8's lines were measured before pairs of many rows were one launch (docs/decisions/0042), those over a
-  // latent cache before few rows had fewer (0047).
-  const auto work = model_step_work(options, steps.rows, captured.console,
-                                    {.pairs_many = dense != "fp8", .joins_latent = false});
+  const auto work = model_step_work(options, steps.rows, captured.console, ways);
   for (std::size_t i = 0; i < steps.lines.size(); ++i) {
     for (const std::size_t step : steps.of[i])
       steps.lines[i].work.insert(steps.lines[i].work.end(), work[step].begin(), work[step].end());
@@ -166,11 +163,13 @@ void add_drafts(Steps& steps) {
 std::vector<Measured> all_measured() {
   std::vector<Measured> all;
   measured_layers(all);
-  Steps bf16, fp8, nvfp4, large, rank;
+  Steps bf16, drafts, fp8, nvfp4, large, rank;
   add_models("model-h200-35b-bf16.csv", Class::fitted, bf16);
   add_models("model-h200-35b-bf16-context.csv", Class::fitted, bf16);
-  add_drafts(bf16);
   find_work(bf16, "35b", "keep", 1, all);
+  // These were measured before nine and more rows had two launches less a layer (docs/decisions/0048).
+  add_drafts(drafts);
+  find_work(drafts, "35b", "keep", 1, all, {.combines_norm = false, .many_tables = false});
   add_models("model-h200-35b-fp8.csv", Class::fitted, fp8);
   find_work(fp8, "35b", "fp8", 1, all);
   add_models("model-h200-35b-nvfp4.csv", Class::fitted, nvfp4);
