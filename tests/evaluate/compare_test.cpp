@@ -158,6 +158,37 @@ TEST(Compare, NoticesOneWrongNumber) {
   EXPECT_EQ(first_beyond(result).rfind("short draft logits", 0), 0u) << first_beyond(result);
 }
 
+// Of a prompt whose last row alone is kept there are no MTP logits before the drafts': nothing is off there.
+TEST(Compare, NumbersThatAreNotThereAreFine) {
+  TempFolder folder;
+  const checkpoint::SafetensorsFile file(checkpoint::golden_model("bf16") / "reference.safetensors");
+  std::vector<checkpoint::TestTensor> tensors{
+      {"short.rows", "I64", {1}, checkpoint::bytes_of(std::vector<std::int64_t>{4})},
+      {"short.mtp_logits_f32", "F32", {0, 320}, {}}};
+  for (const std::string name : {"input_ids", "greedy_ids", "mtp_draft_ids", "greedy_gap", "logits_f32",
+                                 "hidden_f32", "final_norm_f32", "mtp_draft_logits_f32"}) {
+    const checkpoint::TensorView tensor = file.required("short." + name);
+    std::string kept(tensor.bytes.size(), '\0');
+    file.read(tensor.bytes, std::as_writable_bytes(std::span(kept)));
+    const auto sizes = tensor.shape.sizes();
+    std::vector<std::int64_t> shape(sizes.begin(), sizes.end());
+    if (name == "logits_f32" || name == "hidden_f32" || name == "final_norm_f32") {  // [..., 5 rows, columns]
+      const auto row = static_cast<std::size_t>(shape.back()) * sizeof(float);
+      shape.rbegin()[1] = 1;
+      for (std::size_t at = 0; at < kept.size(); at += row) kept.erase(at, 4 * row);
+    }
+    tensors.push_back({"short." + name, name.ends_with("_ids") ? "I64" : "F32", shape, kept});
+  }
+  const Comparison result = compare_files(
+      Golden("bf16"), folder.write("reference.safetensors", checkpoint::safetensors_file(tensors)),
+      Activations::f32);
+  EXPECT_TRUE(result.fine()) << first_beyond(result);
+  const auto mtp = std::ranges::find(result.numbers, "mtp logits", &NumberDifference::what);
+  ASSERT_NE(mtp, result.numbers.end());
+  EXPECT_EQ(mtp->largest, 0);
+  EXPECT_EQ(mtp->typical, 0);
+}
+
 // Another token than the reference's: right where its best two are nearer than twice the bound.
 TEST(Compare, ATokenMayDifferWhereItsLogitsAreNearlyLevel) {
   TempFolder folder;

@@ -145,7 +145,13 @@ TEST(Choose, ClampedExpertsHaveRowsOfTheirOwn) {
       << few_choice(one).refusal;
   one.shape.top_k = 8, one.shape.intermediate = 256, one.tokens = 4;
   EXPECT_EQ(few_choice(one).refusal, "");
-  one.shape.hidden = 2880;
+  one.shape.top_k = 4, one.shape.intermediate = 896;
+  EXPECT_EQ(few_choice(one).refusal, "") << "GEMM2's room to the last byte";
+  one.shape.top_k = 9, one.shape.intermediate = 512, one.tokens = 3;
+  EXPECT_NE(few_choice(one).refusal.find("27 pairs of 512 columns and their sums are 32832 bytes"),
+            std::string::npos)
+      << "the biases of one pair too many";
+  one.shape.top_k = 8, one.shape.intermediate = 256, one.tokens = 4, one.shape.hidden = 2880;
   EXPECT_NE(few_choice(one).refusal.find("4 tokens of 2880 columns are 23296 bytes"), std::string::npos);
   one.tokens = 2;
   EXPECT_EQ(few_choice(one).refusal, "");

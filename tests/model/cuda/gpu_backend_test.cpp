@@ -93,6 +93,42 @@ TEST(GpuDrafts, AreRefusedWhereTheyCannotBe) {
   EXPECT_NE(message(2, 4, 60).find("64 positions"), std::string::npos) << "62, 63 and then the page is full";
 }
 
+// The same tokens whether one call makes them or a pass each, which is given the token of the one before.
+TEST(GpuDrafts, AreThoseOfSinglePasses) {
+  const Golden golden("bf16");
+  Simulated gpu;
+  const auto prepared = gpu.prepare(golden, kTenSequences);
+  Sequences sequences(*prepared, 1);
+  // The first draft pass, behind a prompt in a slot of its own.
+  const std::vector<std::int32_t> tokens{2, 3, 4}, hidden{0, 1, 2};
+  const std::int32_t last = 2, first = 0;
+  const auto rows_of = [&](std::int32_t slot) {
+    sequences.run({{slot, 0, {1, 2, 3}, Role::prefill}});
+    return backend::SequenceRows{3, 0, slot, slot, 1, Role::prefill, 0};
+  };
+  const std::vector<std::int32_t> pages{5, 6};
+  const backend::Choice greedy[1];
+  const int count = 4;
+  std::vector<std::int32_t> chained(count), single;
+  backend::SequenceRows rows = rows_of(0);
+  ASSERT_TRUE(prepared->run_drafts({tokens, {&rows, 1}, pages, {&last, 1}, hidden}, {250, greedy},
+                                   {&count, 1}, chained));
+  rows = rows_of(1);
+  std::vector<float> logits(static_cast<std::size_t>(golden.config.vocab_size));
+  const auto run = [&](const backend::Batch& batch) {
+    prepared->run(backend::Pass::draft, batch, logits);
+    single.push_back(
+        static_cast<std::int32_t>(std::max_element(logits.begin(), logits.begin() + 250) - logits.begin()));
+  };
+  run({tokens, {&rows, 1}, pages, {&last, 1}, hidden});
+  for (std::int32_t i = 1; i < count; ++i) {
+    const std::int32_t token = single.back();
+    rows = {1, 2 + i, 1, 1, 1, Role::decode, 0};
+    run({{&token, 1}, {&rows, 1}, pages, {&first, 1}, {i == 1 ? &last : &first, 1}});
+  }
+  EXPECT_EQ(chained, single);
+}
+
 std::int64_t total_bytes(const std::vector<backend::MemoryUse>& uses) {
   std::int64_t bytes = 0;
   for (const backend::MemoryUse& use : uses) bytes += use.bytes;
