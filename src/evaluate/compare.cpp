@@ -217,6 +217,7 @@ class TurnedReference {
 double distance(const Trace& trace, const PromptReference& prompt, const Bounds::Prompt& bounds) {
   double sum = 0;
   for (const Kind& kind : kinds_of(trace, prompt)) {
+    if (kind.ours.empty()) continue;
     double squares = 0;
     for (std::size_t i = 0; i < kind.ours.size(); ++i) {
       const double off = static_cast<double>(kind.ours[i]) - static_cast<double>(kind.theirs[i]);
