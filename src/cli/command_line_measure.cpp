@@ -62,8 +62,8 @@ void add_bench_model(CLI::App& bench, CommandLine& line) {
   command->add_flag("--explain", o.explain, "cuda: which kernels a step of each new shape runs with");
   command->add_option(
       "--ways", o.ways,
-      "cuda: ways through a step that are on, to compare them: "
-      "grids_by_context,sums_norm,pairs_many,combines_norm,many_tables,joins_latent, or none");
+      "cuda: ways through a step that are on, to compare them, with commas between and no spaces: "
+      "grids_by_context, sums_norm, pairs_many, combines_norm, many_tables, joins_latent; or none");
   command->add_option("--csv", o.csv, "cuda: also write the table to this file");
   command->add_option("--tuned", o.tuned, "cuda: this tuning file, or none");
   command->final_callback([&line] {
