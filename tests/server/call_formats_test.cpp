@@ -102,10 +102,10 @@ std::string responses_body() {
   return R"({"input": "Rome?", "tools": [{"type": "function", "name": "weather", "description": "d", "parameters": )" +
          std::string(kParameters) + "}]}";
 }
-std::string messages_body() {
+std::string messages_body(const std::string& more = "") {
   return R"({"max_tokens": 500, "thinking": {"type": "enabled"}, "messages": [{"role": "user", "content": "Rome?"}],)"
          R"( "tools": [{"name": "weather", "description": "d", "input_schema": )" +
-         std::string(kParameters) + "}]}";
+         std::string(kParameters) + "}]" + more + "}";
 }
 
 // What one call of weather looks like in each protocol, behind a thought and a word.
@@ -219,49 +219,51 @@ TEST(CallFormats, MiniMax) {
   }
 }
 
+ServedModel deepseek(const std::string& name) {
+  const std::string end = "<｜end▁of▁sentence｜>";
+  return model_of({name,
+                   {end},
+                   {"<think>", "</think>", "<｜User｜>", "<｜Assistant｜>", "<｜tool▁calls▁begin｜>",
+                    "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"},
+                   end});
+}
+
+// A section of one call of weather, as V3.1 writes it.
+std::string deepseek_call(const std::string& arguments) {
+  return "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" + arguments +
+         "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+}
+
 TEST(CallFormats, DeepSeek) {
-  const std::vector<std::string> special{"<｜end▁of▁sentence｜>"};
-  const std::vector<std::string> plain{"<think>",
-                                       "</think>",
-                                       "<｜User｜>",
-                                       "<｜Assistant｜>",
-                                       "<｜tool▁calls▁begin｜>",
-                                       "<｜tool▁calls▁end｜>",
-                                       "<｜tool▁call▁begin｜>",
-                                       "<｜tool▁call▁end｜>",
-                                       "<｜tool▁sep｜>"};
   const std::string json = R"({"city": "Rome", "days": 3})";
-  const ServedModel r1 = model_of({"deepseek-r1", special, plain, special[0]});
+  const ServedModel r1 = deepseek("deepseek-r1");
   const std::string fenced =
       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" + json +
       "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
   expect_call(r1, "It rains?</think>\n\nI look." + fenced);
   expect_forced(r1, "Hm.</think>", fenced);
-  const ServedModel v31 = model_of({"deepseek-v3.1-tools", special, plain, special[0]});
-  const std::string call = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" + json +
-                           "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+  const ServedModel v31 = deepseek("deepseek-v3.1-tools");
+  const std::string call = deepseek_call(json);
   expect_forced(v31, "", call);
-  const auto bare = make_exchange(
-      kChat,
-      R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function":)"
-      R"( {"name": "ping"}}]})",
-      v31);
-  EXPECT_NE(v31.tokenizer.decode(bare->submissions()[0].request.prompt)
-                .find("### ping\nDescription: \n\nParameters: {\"type\": \"object\", \"properties\": {}}"),
-            std::string::npos);
+  // What a client leaves out of a tool, or calls null, the template writes all the same.
+  for (const char* more : {"", R"(, "parameters": null)", R"(, "description": null, "parameters": null)"}) {
+    const auto bare = make_exchange(
+        kChat,
+        fourfold::format(
+            R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function":)"
+            R"( {"name": "ping"{}}}]})",
+            more),
+        v31);
+    const std::string prompt = v31.tokenizer.decode(bare->submissions()[0].request.prompt);
+    EXPECT_NE(
+        prompt.find("### ping\nDescription: \n\nParameters: {\"type\": \"object\", \"properties\": {}}"),
+        std::string::npos)
+        << more << "\n"
+        << prompt;
+  }
   const auto chat = parsed(answer_of(v31, kChat, chat_body(), "I look." + call, 1));
   EXPECT_EQ(text_at(chat, "choices.0.message.content"), "I look.");
   EXPECT_EQ(text_at(chat, "choices.0.message.tool_calls.0.function.arguments"), json);
-  // Nobody is told to run a call whose arguments are no JSON.
-  const std::string broken =
-      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": Rome}"
-      "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
-  const auto message = parsed(answer_of(v31, kMessages, messages_body(), "Hm.</think>" + broken, 1));
-  EXPECT_EQ(text_at(message, "stop_reason"), "end_turn");
-  EXPECT_EQ(text_at(message, "content.1.text"), "[a call of weather that is not whole: {\"city\": Rome}]");
-  const auto both = parsed(answer_of(v31, kMessages, messages_body(), "Hm.</think>" + broken + call, 1));
-  EXPECT_EQ(text_at(both, "stop_reason"), "tool_use");
-  EXPECT_EQ(text_at(both, "content.2.input.city"), "Rome");
   // Its switch has another name, which all ways of asking reach.
   for (const char* more :
        {R"(, "chat_template_kwargs": {"thinking": true})", R"(, "enable_thinking": true)"}) {
@@ -269,6 +271,57 @@ TEST(CallFormats, DeepSeek) {
     EXPECT_EQ(text_at(thinks, "choices.0.message.reasoning_content"), "Hm.");
     EXPECT_EQ(text_at(thinks, "choices.0.message.content"), "Yes.");
   }
+}
+
+// A whole answer of messages has a call whose arguments are no JSON in words: nobody is told to run it.
+TEST(CallFormats, BrokenCallsOfAWholeMessageAreWords) {
+  const ServedModel v31 = deepseek("deepseek-v3.1-tools");
+  const std::string call = deepseek_call(R"({"city": "Rome"})"), broken = deepseek_call(R"({"city": Rome})");
+  const std::string words = R"([a call of weather that is not whole: {"city": Rome}])";
+  const auto answer = [&](const std::string& says, const std::string& more = "", bool ends = true) {
+    return parsed(answer_of(v31, kMessages, messages_body(more), "Hm.</think>" + says, 1, ends));
+  };
+  const auto message = answer(broken);
+  EXPECT_EQ(text_at(message, "stop_reason"), "end_turn");
+  EXPECT_EQ(text_at(message, "content.1.text"), words);
+  const auto both = answer(broken + call);
+  EXPECT_EQ(text_at(both, "stop_reason"), "tool_use");
+  EXPECT_EQ(text_at(both, "content.1.text"), words);
+  EXPECT_EQ(text_at(both, "content.2.input.city"), "Rome");
+  // Where the answer was cut off, its last call may be half a call and is not there. Those before it are.
+  const auto cut = answer(broken + call.substr(0, call.find("Rome")), "", false);
+  EXPECT_EQ(text_at(cut, "stop_reason"), "max_tokens");
+  EXPECT_EQ(text_at(cut, "content.1.text"), words);
+  EXPECT_EQ(text_at(cut, "content.2"), "(missing)");
+  const auto said = answer(broken + "And", "", false);
+  EXPECT_EQ(text_at(said, "stop_reason"), "max_tokens");
+  EXPECT_EQ(text_at(said, "content.1.text"), words);
+  EXPECT_EQ(text_at(said, "content.2.text"), "And");
+  const auto stopped = answer(broken + "And STOP", R"(, "stop_sequences": ["STOP"])");
+  EXPECT_EQ(text_at(stopped, "stop_reason"), "stop_sequence");
+  EXPECT_EQ(text_at(stopped, "content.1.text"), words);
+}
+
+// In a stream arguments are on their way before it shows that they are no JSON: the block is a tool_use with
+// what the model wrote, and stop_reason says that there is nothing to run.
+TEST(CallFormats, BrokenCallsOfAStreamAreBlocksThatStopReasonDoesNotName) {
+  const ServedModel v31 = deepseek("deepseek-v3.1-tools");
+  const std::string call = deepseek_call(R"({"city": "Rome"})"), broken = deepseek_call(R"({"city": Rome})");
+  const auto stream = [&](const std::string& says) {
+    return answer_of(v31, kMessages, messages_body(R"(, "stream": true)"), "Hm.</think>" + says, 1000);
+  };
+  const std::string opened = R"("content_block":{"type":"tool_use","id":"toolu_ID","name":"weather")";
+  const std::string alone = stream(broken);
+  EXPECT_NE(alone.find(opened), std::string::npos) << alone;
+  EXPECT_NE(alone.find(R"("delta":{"type":"input_json_delta","partial_json":"{\"city\": Rome}"}})"),
+            std::string::npos)
+      << alone;
+  EXPECT_NE(alone.find(R"({"type":"content_block_stop","index":1})"), std::string::npos) << alone;
+  EXPECT_NE(alone.find(R"("stop_reason":"end_turn")"), std::string::npos) << alone;
+  const std::string both = stream(broken + call);
+  EXPECT_NE(both.find(R"({"type":"content_block_stop","index":2})"), std::string::npos) << both;
+  EXPECT_NE(both.find(R"("partial_json":"{\"city\": \"Rome\"}")"), std::string::npos) << both;
+  EXPECT_NE(both.find(R"("stop_reason":"tool_use")"), std::string::npos) << both;
 }
 
 TEST(CallFormats, Kimi) {

@@ -266,7 +266,8 @@ TEST(Requests, CallsThatAreNotWholeAreWords) {
   EXPECT_NE(messages.find("[a call of f that is not whole: {\"city\": \"Ro]"), std::string::npos) << messages;
 }
 
-// What models write and others read is a whole call here as well: integers of any size, a member twice.
+// What models write and others read is a whole call here as well: integers of any size, in the digits they
+// have, and a member twice.
 TEST(Requests, CallsWithLargeIntegersAreWhole) {
   const auto prompt = [](const std::string& arguments) {
     return prompt_of(kRoute, R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant",
@@ -275,7 +276,22 @@ TEST(Requests, CallsWithLargeIntegersAreWhole) {
                                  R"("}}]}, {"role": "tool", "tool_call_id": "x", "content": "r"}]})");
   };
   const std::string large = prompt(R"({\"id\": 98765432109876543210})");
-  EXPECT_NE(large.find("<function=f>\n<parameter=id>\n9.876543210987654e+19\n"), std::string::npos) << large;
+  EXPECT_NE(large.find("<function=f>\n<parameter=id>\n98765432109876543210\n"), std::string::npos) << large;
+  const std::string inside = prompt(R"({\"ids\": [-98765432109876543210, 9223372036854775808, 1e19]})");
+  EXPECT_NE(inside.find("\n[-98765432109876543210, 9223372036854775808, 1e+19]\n"), std::string::npos)
+      << inside;
+  // An argument that came as an object and not as its text.
+  const std::string object = prompt_of("/v1/messages", R"({"max_tokens": 9, "messages": [
+      {"role": "user", "content": "a"},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "f",
+        "input": {"id": 98765432109876543210}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "r"}]}]})");
+  EXPECT_NE(object.find("<parameter=id>\n98765432109876543210\n"), std::string::npos) << object;
+  // And where a response gives back what it was given.
+  EXPECT_NE(
+      ask("/v1/responses", R"({"input": "a", "metadata": {"n": 98765432109876543210}})", {.answer = "b"})
+          .find(R"("metadata":{"n":98765432109876543210})"),
+      std::string::npos);
   const std::string twice = prompt(R"({\"id\": 1, \"id\": 2})");
   EXPECT_NE(twice.find("<parameter=id>\n2\n"), std::string::npos) << twice;
 }

@@ -1,4 +1,5 @@
-// System turns: several at the head are one, later ones keep their place, in every protocol.
+// System turns: several at the head are one, later ones keep their place, in every protocol; and the user's
+// words where a template wants them in turns.
 #include "server/api/system_turns.h"
 
 #include "tests/server/support.h"
@@ -16,7 +17,7 @@ std::string shape(const std::vector<Turn>& turns) {
 
 TEST(SystemTurns, LeadingOnesAreOne) {
   const auto settled = [](std::vector<Turn> turns) {
-    return shape(api::settle_system_turns(std::move(turns), *test_model().chat_template));
+    return shape(api::settle_turns(std::move(turns), *test_model().chat_template));
   };
   EXPECT_EQ(settled({{"system", "a"}, {"system", "b"}, {"user", "c"}}), "system: a\n\nb|user: c|");
   EXPECT_EQ(settled({{"system", ""}, {"system", "b"}, {"user", "c"}}), "system: b|user: c|");
@@ -27,7 +28,7 @@ TEST(SystemTurns, LeadingOnesAreOne) {
 
 TEST(SystemTurns, LaterOnesStayWhereTheTemplateTakesThem) {
   const auto takes = text::ChatTemplate::parse("{% for m in messages %}{{ m.content }}{% endfor %}", "t");
-  EXPECT_EQ(shape(api::settle_system_turns({{"user", "c"}, {"system", "d"}, {"user", "e"}}, takes)),
+  EXPECT_EQ(shape(api::settle_turns({{"user", "c"}, {"system", "d"}, {"user", "e"}}, takes)),
             "user: c|system: d|user: e|");
 }
 
@@ -43,10 +44,14 @@ TEST(SystemTurns, WordsOfTheUserAreJoinedWhereTheTemplateWantsThemInTurns) {
   EXPECT_FALSE(turns.takes_users_in_a_row());
   EXPECT_FALSE(turns.takes_users_behind_results());
   const auto settled = [&](std::vector<Turn> given) {
-    return shape(api::settle_system_turns(std::move(given), turns));
+    return shape(api::settle_turns(std::move(given), turns));
   };
   EXPECT_EQ(settled({{"user", "a"}, {"assistant", "b"}, {"system", "c"}, {"user", "d"}}),
             "user: a|assistant: b|user: <system>\nc\n</system>\n\nd|");
+  // A system turn never stands between two of the user's there: who counts past it refuses it, too.
+  EXPECT_FALSE(turns.takes_later_system_turns());
+  EXPECT_EQ(settled({{"user", "a"}, {"system", "c"}, {"user", "d"}}),
+            "user: a\n\n<system>\nc\n</system>\n\nd|");
   EXPECT_EQ(settled({{"user", "a"}, {"tool", "r"}, {"user", "b"}, {"user", "c"}}),
             "user: a|tool: r\n\nb\n\nc|");
   EXPECT_EQ(settled({{"user", "a"}, {"tool", ""}, {"user", "b"}}), "user: a|tool: b|");

@@ -9,6 +9,7 @@
 #include "server/api/harmony_turns.h"
 #include "server/api/request_error.h"
 #include "server/api/system_turns.h"
+#include "server/api/template_tools.h"
 #include "server/json_guard.h"
 #include "text/chat_prompt.h"
 #include "text/jinja/json_value.h"
@@ -131,6 +132,10 @@ Turn read_message(const Json& value, std::size_t index, Notes& notes) {
 
 }  // namespace
 
+std::string words_of_broken_call(std::string_view name, std::string_view arguments) {
+  return fourfold::format("[a call of {} that is not whole: {}]", name, arguments);
+}
+
 void add_call(Turn& turn, Call call, const Json* arguments, const std::string& field) {
   const bool text = arguments != nullptr && arguments->is_text();
   if (arguments != nullptr && !text && !arguments->is_dict())
@@ -147,7 +152,7 @@ void add_call(Turn& turn, Call call, const Json* arguments, const std::string& f
     }
     if (!whole) {
       if (!turn.content.empty()) turn.content += "\n\n";
-      turn.content += fourfold::format("[a call of {} that is not whole: {}]", call.name, arguments->text());
+      turn.content += words_of_broken_call(call.name, arguments->text());
       turn.broken_calls.push_back(std::move(call.id));
       return;
     }
@@ -313,7 +318,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   require_few_values(conversation.turns, field);
   text::ChatRequest request;
   std::vector<Json> messages;
-  std::vector<Turn> turns = settle_system_turns(conversation.turns, *model.chat_template);
+  std::vector<Turn> turns = settle_turns(conversation.turns, *model.chat_template);
   const text::CallFormat format = model.chat_template->call_format();
   if (format == text::CallFormat::kimi) give_kimi_ids(turns);
   if (format == text::CallFormat::harmony) turns = harmony_turns(std::move(turns));
@@ -326,7 +331,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   request.enable_thinking = conversation.enable_thinking;
   request.extra = conversation.template_variables;
   if (format == text::CallFormat::harmony) settle_for_harmony(request);
-  if (format == text::CallFormat::deepseek_plain) settle_for_deepseek(request);
+  if (format == text::CallFormat::deepseek_plain) complete_tools(request);
   request.limits.bytes_max = kRenderBytesMax;
   std::optional<text::ChatPrompt> prompt;
   try {

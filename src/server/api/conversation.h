@@ -47,6 +47,9 @@ struct Prompt {
 
 // Refuses tool results that answer no call.
 void require_answered(const std::vector<Turn>& turns, const std::string& field);
+// What is shown of a call whose arguments are no JSON object, to the model and to clients that only take
+// objects.
+std::string words_of_broken_call(std::string_view name, std::string_view arguments);
 // Adds a call to the turn that made it. `arguments` is the text of a JSON object or the object itself; a text
 // that is none, as of a call that was cut off, becomes words of the turn, for no template could show it as a
 // call.

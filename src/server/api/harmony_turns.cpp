@@ -3,40 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/api/template_tools.h"
+
 namespace fourfold::server::api {
-namespace {
-
-Json with_description(const Json& tool) {
-  const Json* function = tool.is_dict() ? tool.dict()->find("function") : nullptr;
-  if (function == nullptr || !function->is_dict()) return tool;
-  const Json* description = function->dict()->find("description");
-  if (description != nullptr && description->is_text()) return tool;
-  text::jinja::Dict inner = *function->dict(), outer = *tool.dict();
-  inner.set("description", "");
-  outer.set("function", std::move(inner));
-  return outer;
-}
-
-Json with_parameters(const Json& tool) {
-  const Json* function = tool.is_dict() ? tool.dict()->find("function") : nullptr;
-  if (function == nullptr || !function->is_dict() || function->dict()->find("parameters") != nullptr)
-    return tool;
-  text::jinja::Dict none, inner = *function->dict(), outer = *tool.dict();
-  none.set("type", "object");
-  none.set("properties", text::jinja::Dict());
-  inner.set("parameters", std::move(none));
-  outer.set("function", std::move(inner));
-  return outer;
-}
-
-void change_tools(text::ChatRequest& request, Json (*change)(const Json&)) {
-  if (!request.tools || !request.tools->is_sequence()) return;
-  std::vector<Json> tools;
-  for (const Json& tool : request.tools->sequence()->items) tools.push_back(change(tool));
-  request.tools = Json::list(std::move(tools));
-}
-
-}  // namespace
 
 std::vector<Turn> harmony_turns(std::vector<Turn> turns) {
   std::vector<Turn> out;
@@ -71,12 +40,7 @@ void settle_for_harmony(text::ChatRequest& request) {
   if (asked == "none" || asked == "minimal" || (asked.empty() && request.enable_thinking == false))
     request.extra.set("reasoning_effort", "low");
   if (asked == "xhigh" || asked == "max") request.extra.set("reasoning_effort", "high");
-  change_tools(request, with_description);
-}
-
-void settle_for_deepseek(text::ChatRequest& request) {
-  change_tools(request, with_description);
-  change_tools(request, with_parameters);
+  describe_tools(request);
 }
 
 }  // namespace fourfold::server::api

@@ -16,7 +16,4 @@ std::vector<Turn> harmony_turns(std::vector<Turn> turns);
 // have descriptions.
 void settle_for_harmony(text::ChatRequest& request);
 
-// DeepSeek-V3.1's template writes the description and the parameters of every tool; clients leave out either.
-void settle_for_deepseek(text::ChatRequest& request);
-
 }  // namespace fourfold::server::api

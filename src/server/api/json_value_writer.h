@@ -12,6 +12,8 @@ inline void write_value(JsonWriter& json, const Json& value) {
     json.value(value.boolean());
   } else if (value.is_integer()) {
     json.value(value.integer());
+  } else if (value.wide() != nullptr) {
+    json.json(value.wide()->digits);
   } else if (value.is_real()) {
     json.value(value.real());
   } else if (value.is_text()) {

@@ -140,7 +140,8 @@ class MessagesExchange final : public AnswerExchange {
   std::string whole() override {
     JsonWriter json;
     begin_message(json);
-    for (const AnswerItem& item : choices()[0].items()) write_block(json, item);
+    const std::vector<AnswerItem>& items = choices()[0].items();
+    for (const AnswerItem& item : items) write_block(json, item, &item == &items.back());
     json.end_array();
     write_stop(json);
     write_usage(json.key("usage"));
@@ -148,15 +149,15 @@ class MessagesExchange final : public AnswerExchange {
     return json.finish();
   }
 
-  void write_block(JsonWriter& json, const AnswerItem& item) const {
-    // A call that was cut off has no input that could be written; max_tokens says why it is not there. One
-    // that is broken is shown in the words that a conversation has for it.
+  void write_block(JsonWriter& json, const AnswerItem& item, bool is_last) const {
+    // A call that was cut off has no input that could be written; max_tokens says why it is not there. Only
+    // the last thing in an answer can have been cut off: any other is broken, and shown in the words that a
+    // conversation has for it.
     const bool broken = item.kind == EventKind::call_begin && !item.complete;
-    if (broken && choices()[0].ending() != Ending::stop) return;
+    if (broken && is_last && choices()[0].ending() != Ending::stop) return;
     json.begin_object();
     if (broken) {
-      json.member("type", "text");
-      json.member("text", fourfold::format("[a call of {} that is not whole: {}]", item.name, item.text));
+      json.member("type", "text").member("text", words_of_broken_call(item.name, item.text));
     } else if (item.kind == EventKind::thinking) {
       json.member("type", "thinking").member("thinking", item.text).member("signature", "");
     } else if (item.kind == EventKind::text) {

@@ -3,7 +3,9 @@
 namespace fourfold::server::api {
 namespace {
 
-// Where the template refuses the user's words in a turn of their own, they go on what stands before them.
+// Where the template refuses the user's words in a turn of their own, they go on what stands before them. Not
+// across a system turn: one that was kept stands there because the template took it between two of the user's
+// (ChatTemplate::takes_later_system_turns), and the words would move in front of it.
 std::vector<Turn> join_users(std::vector<Turn> turns, const text::ChatTemplate& chat_template) {
   std::vector<Turn> out;
   for (Turn& turn : turns) {
@@ -28,7 +30,7 @@ std::string without_billing_line(std::string text) {
   return end == std::string::npos ? std::string() : text.substr(end + 1);
 }
 
-std::vector<Turn> settle_system_turns(std::vector<Turn> turns, const text::ChatTemplate& chat_template) {
+std::vector<Turn> settle_turns(std::vector<Turn> turns, const text::ChatTemplate& chat_template) {
   std::vector<Turn> out;
   bool leading = true;
   for (Turn& turn : turns) {

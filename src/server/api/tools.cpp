@@ -131,6 +131,13 @@ void read_allowed(Fields& allowed, Tools& out) {
   std::erase_if(out.list, [&](const Tool& tool) { return !names.contains(tool.name); });
 }
 
+Json no_parameters() {
+  text::jinja::Dict out;
+  out.set("type", "object");
+  out.set("properties", text::jinja::Dict());
+  return out;
+}
+
 Tool read_tool(Fields& function, const Json* parameters) {
   Tool out;
   const std::string field = function.name_of("name");
@@ -145,10 +152,7 @@ Tool read_tool(Fields& function, const Json* parameters) {
              field, shown(Json(std::string_view(out.name))));
   }
   out.description = function.text("description").value_or("");
-  text::jinja::Dict none;
-  none.set("type", "object");
-  none.set("properties", text::jinja::Dict());
-  out.parameters = parameters == nullptr ? Json(std::move(none)) : *parameters;
+  out.parameters = parameters == nullptr ? no_parameters() : *parameters;
   if (!out.parameters.is_dict())
     refuse(field, "the parameters of {} are {}; they must be a JSON schema, an object", field,
            kind_of(out.parameters));

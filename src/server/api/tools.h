@@ -32,6 +32,8 @@ struct Tools {
   text::ToolSchemas schemas() const;
 };
 
+// The schema of a tool that takes nothing, or does not say what.
+Json no_parameters();
 // Refuses names that are empty, repeated, or could not stand in a tag, and parameters that are no object.
 Tool read_tool(Fields& function, const Json* parameters);
 // What the model calls a function of a namespace.

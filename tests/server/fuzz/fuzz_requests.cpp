@@ -34,7 +34,7 @@ server::ServedModel load() {
 }
 
 void require_json(std::string_view text, const char* what) {
-  text::jinja::parse_json(text, what, text::jinja::JsonRules::strict);
+  text::jinja::parse_json(text, what, text::jinja::JsonRules::request);
 }
 
 void require_events(std::string_view bytes) {
