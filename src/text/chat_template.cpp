@@ -12,16 +12,13 @@ namespace {
 
 constexpr std::size_t kTemplateBytesMax = std::size_t{4} << 20;
 
-// As Python's json reads them, but that an integer beyond 64 bits is a double: a model writes such numbers,
-// and templates iterate over what it wrote.
+// As Python's json reads them: a model writes NaN and integers of any size, and templates iterate over them.
 std::optional<jinja::Value> read_arguments(const std::string& text) {
-  for (const jinja::JsonRules rules : {jinja::JsonRules::python, jinja::JsonRules::answer}) {
-    try {
-      return jinja::parse_json(text, "arguments", rules);
-    } catch (const Error&) {
-    }
+  try {
+    return jinja::parse_json(text, "arguments");
+  } catch (const Error&) {
+    return std::nullopt;
   }
-  return std::nullopt;
 }
 
 // Clients send a call's arguments as JSON text (OpenAI's form); templates iterate over them. Text that is no

@@ -19,7 +19,7 @@ class JsonReader {
       : text_(text),
         what_(what),
         strict_(rules != JsonRules::python),
-        rounds_(rules == JsonRules::request || rules == JsonRules::answer),
+        wide_(rules != JsonRules::strict),
         repeats_(rules == JsonRules::python || rules == JsonRules::answer) {}
 
   Value document() {
@@ -194,7 +194,7 @@ class JsonReader {
     if (!real) {
       std::int64_t whole = 0;
       if (std::from_chars(begin, end, whole).ec == std::errc()) return whole;
-      if (!rounds_) refuse("an integer beyond 64 bits");
+      if (!wide_) refuse("an integer beyond 64 bits");
     }
     double out = 0;
     if (std::from_chars(begin, end, out).ec == std::errc::result_out_of_range) {
@@ -204,12 +204,13 @@ class JsonReader {
       if (*begin == '-') out = -out;
       if (strict_ && !tiny) refuse("a number beyond 1.8e308");
     }
+    if (!real) return WideInteger{std::string(begin, end), out};
     return out;
   }
 
   std::string_view text_;
   std::string_view what_;
-  bool strict_, rounds_, repeats_;
+  bool strict_, wide_, repeats_;
   int value_count_ = 0;
   std::size_t at_ = 0;
 };

@@ -129,7 +129,8 @@ FormatSpec parse_spec(std::string_view text) {
 }
 
 TracedText formatted(Evaluator& evaluator, const Value& value, const FormatSpec& spec) {
-  const bool wants_text = spec.type == 's' || (spec.type == 0 && !value.is_integer() && !value.is_real());
+  const bool is_plain_number = value.is_integer() || (value.is_real() && value.wide() == nullptr);
+  const bool wants_text = spec.type == 's' || (spec.type == 0 && !is_plain_number);
   if (wants_text) {
     TracedText text = evaluator.text_of(value);
     if (spec.precision >= 0) text.cut(offset_of(text.bytes(), spec.precision));
@@ -227,6 +228,8 @@ class PercentReader {
     }
     if (spec.align == '<') spec.zero = false;
     spec.type = type == 'i' || type == 'u' ? 'd' : type;
+    if (spec.type == 'd' && value.is_real() && !(std::fabs(value.real()) < 0x1p63))
+      throw TemplateFault("%d is given a number beyond 64 bits");
     if (spec.type == 'd' && value.is_real())
       return formatted(evaluator_, Value(static_cast<std::int64_t>(value.real())), spec);
     if (std::string_view("dxXofFeEgG").find(spec.type) == std::string_view::npos) {

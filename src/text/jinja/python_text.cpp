@@ -129,6 +129,8 @@ class JsonText {
       out.append(value.boolean() ? "true" : "false");
     } else if (value.is_integer()) {
       out.append(std::to_string(value.integer()));
+    } else if (value.wide() != nullptr) {
+      out.append(value.wide()->digits);
     } else if (value.is_real()) {
       out.append(json_real(value.real()));
     } else if (value.is_text()) {
@@ -188,8 +190,8 @@ class JsonText {
   static std::string other_key_text(const Value& key) {
     if (key.is_none()) return "null";
     if (key.is_bool()) return key.boolean() ? "true" : "false";
+    if (key.is_integer() || key.wide() != nullptr) return to_text(key);
     if (key.is_real()) return json_real(key.real());
-    if (key.is_integer()) return to_text(key);
     throw TemplateFault(format("a key of type {} cannot be written as JSON", type_name(key)));
   }
   void separate(bool first) {
@@ -246,6 +248,7 @@ std::string to_repr(const Value& value) {
   if (value.is_none()) return "None";
   if (value.is_bool()) return value.boolean() ? "True" : "False";
   if (value.is_integer()) return std::to_string(value.integer());
+  if (value.wide() != nullptr) return value.wide()->digits;
   if (value.is_real()) return real_text(value.real());
   if (value.is_text())
     return value.is_markup() ? format("Markup({})", quoted(value.text())) : quoted(value.text());

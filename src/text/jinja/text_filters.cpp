@@ -167,6 +167,7 @@ Value to_integer(Evaluator&, const Value& input, Arguments& arguments) {
   if (base < 2 || base > 36) throw TemplateFault("int: the base is not between 2 and 36");
   if (input.is_undefined()) fail_undefined(input);
   if (input.is_integer() || input.is_bool()) return input.integer();
+  if (input.wide() != nullptr) return input;
   std::optional<double> real;
   if (input.is_text()) {
     if (const auto whole = parsed_integer(input.text(), static_cast<int>(base))) return *whole;

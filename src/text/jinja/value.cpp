@@ -148,6 +148,7 @@ std::size_t Value::weight() const {
   if (is_text()) return 1 + text().size();
   if (const Sequence* items = sequence()) return items->weight;
   if (const Dict* members = dict()) return members->weight();
+  if (const WideInteger* number = wide()) return 1 + number->digits.size();
   return 1;
 }
 
@@ -219,7 +220,7 @@ std::string_view type_name(const Value& value) {
   if (value.is_undefined()) return "Undefined";
   if (value.is_none()) return "NoneType";
   if (value.is_bool()) return "bool";
-  if (value.is_integer()) return "int";
+  if (value.is_integer() || value.wide() != nullptr) return "int";
   if (value.is_real()) return "float";
   if (value.is_text()) return "str";
   if (value.is_dict()) return "dict";

@@ -38,6 +38,12 @@ struct Text {
   bool markup = false;
 };
 
+// An integer beyond 64 bits: computed with as the nearest float, written in its own digits.
+struct WideInteger {
+  std::string digits;  // with a minus where it is below zero
+  double nearest;
+};
+
 enum class SequenceKind { list, tuple, range, generator, view };
 
 class Value {
@@ -45,7 +51,7 @@ class Value {
   using Data =
       std::variant<Undefined, None, bool, std::int64_t, double, Text, std::shared_ptr<const Sequence>,
                    std::shared_ptr<const Dict>, std::shared_ptr<Callable>, std::shared_ptr<Namespace>,
-                   std::shared_ptr<LoopState>>;
+                   std::shared_ptr<LoopState>, std::shared_ptr<const WideInteger>>;
 
   Value() = default;
   Value(None) : data_(None{}) {}
@@ -53,6 +59,7 @@ class Value {
   Value(int number) : data_(std::int64_t{number}) {}
   Value(std::int64_t number) : data_(number) {}
   Value(double number) : data_(number) {}
+  Value(WideInteger number) : data_(std::make_shared<const WideInteger>(std::move(number))) {}
   Value(TracedText text, bool markup = false)
       : data_(Text{std::make_shared<const TracedText>(std::move(text)), markup}) {}
   // Foreign: nothing but the template's own text makes control tokens.
@@ -77,7 +84,8 @@ class Value {
   bool is_none() const { return std::holds_alternative<None>(data_); }
   bool is_bool() const { return std::holds_alternative<bool>(data_); }
   bool is_integer() const { return std::holds_alternative<std::int64_t>(data_); }  // a bool is not, here
-  bool is_real() const { return std::holds_alternative<double>(data_); }
+  // A float, or what is computed with as one: a WideInteger.
+  bool is_real() const { return std::holds_alternative<double>(data_) || wide() != nullptr; }
   bool is_number() const { return is_bool() || is_integer() || is_real(); }
   bool is_text() const { return std::holds_alternative<Text>(data_); }
   bool is_markup() const { return is_text() && std::get<Text>(data_).markup; }
@@ -87,7 +95,11 @@ class Value {
   const std::string& text() const { return traced().bytes(); }
   const TracedText& traced() const { return *std::get<Text>(data_).text; }
   bool boolean() const { return std::get<bool>(data_); }
-  double real() const { return std::get<double>(data_); }
+  double real() const { return wide() != nullptr ? wide()->nearest : std::get<double>(data_); }
+  const WideInteger* wide() const {
+    const auto* held = std::get_if<std::shared_ptr<const WideInteger>>(&data_);
+    return held == nullptr ? nullptr : held->get();
+  }
   // A bool counts as 0 or 1.
   std::int64_t integer() const { return is_bool() ? boolean() : std::get<std::int64_t>(data_); }
   double number() const { return is_real() ? real() : static_cast<double>(integer()); }

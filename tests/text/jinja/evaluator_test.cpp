@@ -272,6 +272,32 @@ TEST(JsonValue, ReadsNumbersExactlyAndKeepsOrder) {
       "{\"z\": 0.1, \"a\": 9007199254740993, \"n\": [100.0, -0.0, Infinity], \"u\": \"\U0001F600\u00e9\"}");
 }
 
+// As Python's integers, which have no end; only sums of them are rounded, where Python would be exact.
+TEST(JsonValue, IntegersBeyond64BitsKeepTheirDigits) {
+  const std::string digits = "98765432109876543210";
+  const std::string list =
+      fourfold::format("[{}, -{}, 9223372036854775808, 1{}]", digits, digits, std::string(400, '0'));
+  EXPECT_EQ(to_json(parse_json(list, "t")), list);
+  EXPECT_EQ(to_repr(parse_json(list, "t")), list);
+  for (const JsonRules rules : {JsonRules::python, JsonRules::request, JsonRules::answer})
+    EXPECT_EQ(to_json(parse_json(digits, "t", rules)), digits);
+  EXPECT_THROW(parse_json(digits, "t", JsonRules::strict), Error);
+  Dict variables;
+  variables.set("x", parse_json(digits, "t"));
+  const auto shown = [&](std::string_view source) {
+    const Body body = parse_template(source, "t");
+    return Evaluator("t", {}, {}).render(body, variables).bytes();
+  };
+  for (const char* same : {"{{ x }}", "{{ x | tojson }}", "{{ x | string }}", "{{ x | int }}", "{{ x ~ '' }}",
+                           "{{ '%s' % x }}", "{{ '{}'.format(x) }}"})
+    EXPECT_EQ(shown(same), digits) << same;
+  EXPECT_EQ(shown("{{ {x: 1} | tojson }}"), "{\"" + digits + "\": 1}");
+  EXPECT_EQ(shown("{{ x is integer }} {{ x is float }} {{ x is number }} {{ x > 9223372036854775807 }}"),
+            "True False True True");
+  EXPECT_EQ(shown("{{ x + 1 }}"), "9.876543210987654e+19");
+  EXPECT_THROW(shown("{{ '%d' % x }}"), Error);
+}
+
 // 920 KB of names that std::hash cannot tell apart cost 218 seconds once.
 TEST(JsonValue, NamesThatCollideAreNames) {
   const std::vector<std::string> names = test::murmur_collisions(40'000);
