@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command_line.h"
-#include "cli/parse.h"
+#include "cli/command_line_seed.h"
 
 namespace fourfold::cli {
 
@@ -151,9 +151,7 @@ void add_make_model(CLI::App& app, CommandLine& line) {
   command
       ->add_option("--format", o.format, "bf16, modelopt, modelopt-mixed, compressed-tensors, nvfp4 or mxfp4")
       ->capture_default_str();
-  command->add_option("--seed", o.seed, "The same seed gives the same bytes")
-      ->check(beyond_64_bits)
-      ->capture_default_str();
+  add_seed(*command, o.seed, "The same seed gives the same bytes")->capture_default_str();
   command->add_option("--layers", o.layers, "So many layers instead of the shape's");
   command->add_flag("--sparse", o.sparse, "Leave matrices as holes: true sizes, hardly any disk");
   CLI::Option* script = command->add_option(

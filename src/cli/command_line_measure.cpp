@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command_line.h"
+#include "cli/command_line_seed.h"
 
 namespace fourfold::cli {
 
@@ -154,7 +155,7 @@ void add_load(CLI::App& command, BenchServeOptions& o) {
   command.add_option("--warmup", o.warmup, "Requests before each cell, not measured")->capture_default_str();
   command.add_option("--repeat", o.repeat, "Measure each cell so often; gives the variation")
       ->capture_default_str();
-  command.add_option("--seed", o.seed, "Of prompts, arrivals and answers")->capture_default_str();
+  add_seed(command, o.seed, "Of prompts, arrivals and answers")->capture_default_str();
   command.add_option("--temperature", o.temperature, "Of the answers")->capture_default_str();
   command.add_option("--timeout", o.timeout_s, "Seconds for one request")->capture_default_str();
   command.add_option("--max-users", o.max_users, "Skip cells with more, and say so");
@@ -266,7 +267,7 @@ void add_diff_backends(CLI::App& app, CommandLine& line) {
   command->add_option("--backends", o.backends, "cpu, sim, reference, cuda; all are held against the first")
       ->capture_default_str();
   command->add_option("--prompt-ids", o.prompt_ids, "The tokens, 1,2,3; else random ones");
-  command->add_option("--seed", o.seed, "Of the random tokens")->capture_default_str();
+  add_seed(*command, o.seed, "Of the random tokens")->capture_default_str();
   command->add_option("--tokens", o.tokens, "How many random tokens")->capture_default_str();
   command->add_option("--generated", o.generated, "The last so many run one by one, as generated rows")
       ->capture_default_str();

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command_line.h"
+#include "cli/command_line_seed.h"
 
 namespace fourfold::cli {
 namespace {
@@ -115,7 +116,7 @@ void add_verify(CLI::App& app, CommandLine& line) {
   command->add_flag("--json", o.json, "JSON instead of the table");
   command->add_option("--report", o.report, "Also write the JSON to this file");
   command->add_option("--seeds", o.seeds, "Proofs of each row and operation (4)");
-  command->add_option("--seed", o.seed, "Repeat the run that printed this seed");
+  add_seed(*command, o.seed, "Repeat the run that printed this seed");
   command->add_option("--rows", o.rows, "Only rows or kernels that match: 'moe_stream*w4a4*'");
   command->add_option("--gpu", o.gpu, "Which GPU")->capture_default_str();
   command->final_callback([&line] {

@@ -5,7 +5,7 @@
 
 #include "base/format.h"
 #include "cli/command_line.h"
-#include "cli/parse.h"
+#include "cli/command_line_seed.h"
 
 namespace fourfold::cli {
 
@@ -64,7 +64,7 @@ void add_generation(CLI::App& command, GenerationOptions& o) {
   command.add_option("--presence-penalty", o.presence_penalty, "For tokens of the answer; 0: none");
   command.add_option("--frequency-penalty", o.frequency_penalty, "For each time they occurred; 0: none");
   command.add_option("--logit-bias", o.logit_bias, "ID=BIAS, commas between: 50=-100,7=1.5");
-  command.add_option("--seed", o.seed, "The same seed gives the same answer")->check(beyond_64_bits);
+  add_seed(command, o.seed, "The same seed gives the same answer");
   command.add_option("--stop", o.stops, "End the answer before this text; may be given again")
       ->allow_extra_args(false);
   command.add_option("--mtp", o.mtp, "Drafts a step, 0 to 5, by the model's MTP layer")

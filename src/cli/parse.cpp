@@ -1,8 +1,8 @@
 #include "cli/parse.h"
 
-#include <cerrno>
 #include <charconv>
-#include <cstdlib>
+#include <cstdint>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -28,10 +28,13 @@ std::string shell_word(std::string_view text) {
   return out + "'";
 }
 
-std::string beyond_64_bits(const std::string& text) {
-  errno = 0;
-  std::strtoull(text.c_str(), nullptr, 0);
-  return errno == ERANGE ? text + " is beyond 64 bits" : "";
+std::string why_no_seed(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || (text.size() > 1 && text[0] == '0'))
+    return fourfold::format("'{}' is no whole number from 0 on, in decimal digits with no 0 in front", text);
+  std::uint64_t value = 0;
+  const std::errc status = std::from_chars(text.data(), text.data() + text.size(), value).ec;
+  return status == std::errc{} ? "" : text + " is beyond 64 bits";
 }
 
 std::vector<const plan::ArchFacts*> parse_archs(std::string_view text) {

@@ -16,8 +16,9 @@ std::vector<std::string> split_commas(std::string_view text);
 // As a shell takes it for one word: in quotes where it needs them.
 std::string shell_word(std::string_view text);
 
-// Why a whole number is none of 64 bits, or nothing: CLI11 takes the nearest that is.
-std::string beyond_64_bits(const std::string& text);
+// Why a text is no seed, or nothing. CLI11 reads numbers as C does, and would take another seed than was
+// typed: of -1 and of what is beyond 64 bits the largest there is, of 010 eight.
+std::string why_no_seed(const std::string& text);
 
 std::vector<const plan::ArchFacts*> parse_archs(std::string_view text);
 std::vector<int> parse_tokens(std::string_view text);  // "1,4,64"; zero is a token count too

@@ -2,11 +2,16 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/console.h"
+#include "cli/parse.h"
 #include "kernels/gpu/gpu.h"
 #include "tests/cli/support.h"
 #include "tests/support/shell.h"
@@ -36,13 +41,38 @@ TEST_F(Program, AloneItPrintsHelp) {
   EXPECT_EQ(run("verify --help").status, kFine);
 }
 
-// Not another seed than the one that was typed.
-TEST_F(Program, SeedsBeyond64BitsAreRefused) {
-  for (const char* command : {"run -p x", "make-model /nowhere/m"}) {
-    const Outcome refused = run(std::string(command) + " --seed 99999999999999999999");
-    EXPECT_EQ(refused.status, kUsage) << command;
-    EXPECT_NE(refused.out.find("beyond 64 bits"), std::string::npos) << refused.out;
+// The commands that have --seed, as the program itself lists them for a shell.
+std::vector<std::string> commands_with_seeds() {
+  std::istringstream lines(run("completion bash").out);
+  std::vector<std::string> out;
+  std::string words;
+  for (std::string line; std::getline(lines, line);) {
+    // "    'bench serve '*)", and behind it "      flags='-h --help ... --seed ...' ;;".
+    if (const std::size_t end = line.find(" '*)"); end != std::string::npos) words = line.substr(5, end - 5);
+    for (const char* flag : {" --seed ", " --seed'"})
+      if (line.find(flag) != std::string::npos) out.push_back(words);
   }
+  return out;
+}
+
+// Not another seed than the one that was typed: none that wraps around, and none that is octal.
+TEST_F(Program, SeedsBeyond64BitsAreRefused) {
+  const std::vector<std::string> commands = commands_with_seeds();
+  for (const char* known : {"run", "chat", "verify", "make-model", "bench serve", "diff-backends"})
+    EXPECT_NE(std::find(commands.begin(), commands.end(), known), commands.end()) << known;
+  for (const std::string& command : commands) {
+    const std::string words = command == "make-model" ? "make-model /nowhere/m" : command;
+    for (const auto& [seed, why] : {std::pair(" --seed 99999999999999999999", "beyond 64 bits"),
+                                    std::pair(" --seed -1", "'-1' is no whole number"),
+                                    std::pair(" --seed=-1", "'-1' is no whole number"),
+                                    std::pair(" --seed 010", "'010' is no whole number"),
+                                    std::pair(" --seed 0x10", "'0x10' is no whole number")}) {
+      const Outcome refused = run(words + seed);
+      EXPECT_EQ(refused.status, kUsage) << words << seed;
+      EXPECT_NE(refused.out.find(why), std::string::npos) << words << seed << ": " << refused.out;
+    }
+  }
+  for (const char* seed : {"0", "7", "10", "18446744073709551615"}) EXPECT_EQ(why_no_seed(seed), "") << seed;
 }
 
 TEST_F(Program, Version) {
