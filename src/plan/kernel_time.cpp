@@ -99,11 +99,10 @@ class Timer {
     const std::string& kernel = work_.kernel;
     if (kernel.starts_with("moe_few_")) return few();
     if (kernel == "dense_few" || kernel == "dense_near" || kernel == "dense_pair") return dense_few();
+    if (kernel == "dense_many" || kernel == "dense_many_pair" || kernel == "dense_tall") return dense_many();
     // The block of the tables beside the others.
     if (kernel == "dense_table") return std::max(dense_few(), wait(kSmallStart) + ranking());
-    if (kernel == "dense_many" || kernel == "dense_many_pair" || kernel == "dense_tall")
-      return wait(kStart) + side_by_side({memory(), issue(work_.visits * kMany.value +
-                                                          work_.visit_tokens * kManyToken.value)});
+    if (kernel == "dense_many_table") return std::max(dense_many(), wait(kSmallStart) + ranking());
     if (kernel == "moe_stream")
       return wait(kStart) + side_by_side({memory(), issue(work_.visits * kStream.value)});
     if (kernel == "moe_gemm") return tiled();
@@ -117,6 +116,8 @@ class Timer {
         kernel == "combine_expand")
       return wait(kAttendStart) +
              std::max(work_.other_bytes / rate(), work_.flops / (mma_flops() * clocks_per_us()));
+    if (work_.weight_bytes > 0)
+      fail(Code::internal, "{} reads weights, and nothing here says how long that takes", kernel);
     return wait(kSmallStart) + ranking() + work_.other_bytes / (kRowShare.value * rate());
   }
 
@@ -147,6 +148,10 @@ class Timer {
     const Constant& clocks = work_.format == "bf16" ? kFewBf16 : work_.format == "fp8" ? kFewFp8 : kFewNvfp4;
     const double norm = norms ? wait(kNormStart) + wait(kNormRow) * (work_.tokens - 1) : 0;
     return wait(kStart) + norm + side_by_side({memory(), issue(work_.visits * clocks.value)});
+  }
+  double dense_many() const {
+    const double clocks = work_.visits * kMany.value + work_.visit_tokens * kManyToken.value;
+    return wait(kStart) + side_by_side({memory(), issue(clocks)});
   }
   double tiled() const {
     if (work_.row.find("wgmma") == std::string::npos) return tiled_on_mma();

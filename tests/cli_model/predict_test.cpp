@@ -308,6 +308,29 @@ TEST(Predict, LaunchesReadTheProgramsWeights) {
   }
 }
 
+// Sixteen users: the tables of routing beside the shared expert's second matrix, whose weights count.
+TEST(Predict, TablesBesideAMatrixReadItsWeights) {
+  PlanModelOptions options;
+  options.model = "35b";
+  options.gpu = "h200";
+  options.max_context = 4096;
+  options.users = 16;
+  Captured captured;
+  const StepRows step{Pass::main, options.users, 1, Role::decode, 0};
+  const auto work = model_step_work(options, std::span(&step, 1), captured.console);
+  int found = 0;
+  for (const plan::KernelWork& kernel : work.front()) {
+    if (kernel.kernel != "dense_many_table") continue;
+    EXPECT_GT(kernel.weight_bytes, 0);
+    EXPECT_EQ(kernel.experts, 256);
+    plan::KernelWork slow = kernel;
+    slow.weight_bytes *= 1000;
+    EXPECT_GT(plan::kernel_us(slow, h200()), plan::kernel_us(kernel, h200()));
+    ++found;
+  }
+  EXPECT_GT(found, 0);
+}
+
 PlanModelOptions question(const std::string& model, const std::string& gpu) {
   PlanModelOptions options;
   options.model = model;

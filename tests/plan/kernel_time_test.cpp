@@ -94,6 +94,40 @@ TEST(KernelTime, EmptyTokensAreLeftOutAndDecodingIsNot) {
   EXPECT_GT(kernel_us(work, h200), 0.4 * full);
 }
 
+// Every kernel that WorkMachine notes weights of: reading them takes time, whatever else the kernel does.
+TEST(KernelTime, WeightsAreNeverForFree) {
+  const ChipRates h200 = chip_range(*find_product("h200"))->fast;
+  for (const char* kernel : {"dense_few", "dense_near", "dense_pair", "dense_table", "dense_many",
+                             "dense_many_pair", "dense_many_table", "dense_tall", "moe_few_gate_up",
+                             "moe_few_stream", "moe_few_down", "moe_stream", "moe_gemm"}) {
+    KernelWork work = head();
+    work.kernel = kernel;
+    if (work.kernel == "moe_gemm") work.row = "moe_gemm 128x32x128 w4a16-wgmma nvfp4";
+    EXPECT_GE(kernel_us(work, h200), work.weight_bytes / (1e3 * h200.gb_per_s)) << kernel;
+  }
+  // A kernel that is new, or was forgotten here.
+  KernelWork unknown = head();
+  unknown.kernel = "dense_unheard_of";
+  EXPECT_THROW(kernel_us(unknown, h200), Error);
+  unknown.weight_bytes = 0;
+  EXPECT_GT(kernel_us(unknown, h200), 0);
+}
+
+// One block makes the tables while the others multiply: the longer of the two.
+TEST(KernelTime, TablesBesideAMatrixTakeNoLessThanTheirOwnKernel) {
+  const ChipRates h200 = chip_range(*find_product("h200"))->fast;
+  for (const char* kernel : {"dense_table", "dense_many_table"}) {
+    KernelWork work = head();
+    work.kernel = kernel;
+    work.weight_bytes = work.visits = 0;
+    work.experts = 256;
+    KernelWork tables;
+    tables.kernel = "route_table";
+    tables.experts = 256;
+    EXPECT_EQ(kernel_us(work, h200), kernel_us(tables, h200)) << kernel;
+  }
+}
+
 TEST(KernelTime, EveryConstantSaysWhatItIs) {
   for (const Constant& constant : kernel_constants()) {
     EXPECT_GT(constant.value, 0) << constant.name;

@@ -220,7 +220,7 @@ void WorkMachine::note_route(KernelWork& work, const moe_route::RouteParams& par
   // One kernel ranks: choose where there is one, else table.
   const bool chooses = work.kernel == moe_route::kChooseRow;
   const bool ranks =
-      chooses || work.kernel == dense::kDenseTable ||
+      chooses || work.kernel == dense::kDenseTable || work.kernel == dense::kManyTable ||
       (work.kernel == moe_route::kTableRow && moe_route::in_one_block(params.tokens, params.experts));
   work.experts = ranks ? params.experts : 0;
   if (chooses) work.other_bytes = kGroupBytes * static_cast<double>(params.stage.groups);
