@@ -1,5 +1,6 @@
 #include "checkpoint/bind_matrix.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <new>
@@ -61,6 +62,15 @@ std::optional<float> scalar_of(TensorPool& pool, const TensorView* tensor) {
   }
   return widened(pool, *tensor).front();
 }
+
+bool all_positive(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value) && value > 0; });
+}
+
+// What codes of inputs are multiplied by: inputs are divided by it.
+bool is_input_scale(float scale) { return std::isnormal(scale) && scale > 0 && std::isnormal(1 / scale); }
+constexpr const char* kNoInputScale = "not a positive number with a reciprocal";
 
 // base refuses bad scales with a message of its own; here it gets the tensor's name and joins the list.
 template <class Make>
@@ -204,9 +214,11 @@ void bind_mxfp8(TensorPool& pool, const TensorView& weight, const TensorView& sc
 void bind_fp8(TensorPool& pool, const std::string& module, const TensorView& weight, Matrix& matrix) {
   const TensorView* scale = pool.take_if_present(module + ".weight_scale_inv");
   if (scale == nullptr) scale = pool.take(module + ".weight_scale");
-  const auto input_scale = bind_optional_scalar(pool, module + ".input_scale");
-  if (input_scale && !(std::isnormal(*input_scale) && *input_scale > 0 && std::isnormal(1 / *input_scale)))
-    return pool.unusable(module + ".input_scale", "not a positive number with a reciprocal");
+  // The second name is transformers', and so that of Mistral's releases.
+  std::string input_name = module + ".input_scale";
+  if (!pool.has(input_name)) input_name = module + ".activation_scale";
+  const auto input_scale = bind_optional_scalar(pool, input_name);
+  if (input_scale && !is_input_scale(*input_scale)) return pool.unusable(input_name, kNoInputScale);
   if (scale == nullptr) return;
   if (scale->dtype == DType::u8 || scale->dtype == DType::f8_e8m0)
     return bind_mxfp8(pool, weight, *scale, matrix);
@@ -222,9 +234,7 @@ void bind_fp8(TensorPool& pool, const std::string& module, const TensorView& wei
     return;
   }
   std::vector<float> scales = widened(pool, *scale);
-  bool positive = all_finite(scales);
-  for (const float value : scales) positive = positive && value > 0;
-  if (!positive) return pool.unusable(scale->name, "a scale is not a positive number");
+  if (!all_positive(scales)) return pool.unusable(scale->name, "a scale is not a positive number");
   Fp8Storage storage{.codes = elements<E4m3>(weight), .scale = {}, .input_scale = input_scale};
   if (one)
     storage.scale = Fp8TensorScale{scales.front()};
@@ -242,6 +252,50 @@ void bind_plain(const TensorView& tensor, Matrix& matrix) {
     matrix.storage = F16Storage{elements<F16>(tensor)};
   else
     matrix.storage = F32Storage{elements<float>(tensor)};
+}
+
+// A tensor [count, rows, columns] as one matrix. FP8, where it may be, is without its scales, which are each
+// expert's own.
+Matrix stacked(TensorPool& pool, const TensorView* tensor, std::int64_t count, MatrixShape shape,
+               bool may_be_fp8) {
+  Matrix matrix{.name = {},
+                .rows = count * shape.rows,
+                .columns = shape.columns,
+                .storage = {},
+                .gather = {},
+                .source = &pool.checkpoint()};
+  if (tensor == nullptr) return matrix;
+  matrix.name = tensor->name;
+  const bool is_fp8 = may_be_fp8 && tensor->dtype == DType::f8_e4m3;
+  const Shape whole{count, shape.rows, shape.columns};
+  if ((!is_fp8 && !is_plain(tensor->dtype)) || tensor->shape != whole)
+    pool.misshapen(*tensor, wanted(is_fp8 ? "F8_E4M3" : "BF16, F16 or F32", whole));
+  else if (is_fp8)
+    matrix.storage = Fp8Storage{.codes = elements<E4m3>(*tensor), .scale = {}, .input_scale = {}};
+  else
+    bind_plain(*tensor, matrix);
+  return matrix;
+}
+
+// A number for each expert, or for each of its parts. Empty after a problem, and without a tensor.
+std::vector<float> expert_scales(TensorPool& pool, const TensorView* tensor, std::int64_t count,
+                                 std::int64_t parts) {
+  if (tensor == nullptr) return {};
+  const std::int64_t stored = element_count(*tensor);
+  if (!is_plain(tensor->dtype) || tensor->shape.rank() == 0 || tensor->shape[0] != count ||
+      (stored != count && stored != count * parts)) {
+    pool.misshapen(*tensor, wanted("BF16, F16 or F32", Shape{count, 1, 1}));
+    return {};
+  }
+  const std::vector<float> scales = widened(pool, *tensor);
+  if (!all_positive(scales)) {
+    pool.unusable(tensor->name, "a scale is not a positive number");
+    return {};
+  }
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < count * parts; ++i)
+    out.push_back(scales[static_cast<std::size_t>(stored == count ? i / parts : i)]);
+  return out;
 }
 
 }  // namespace
@@ -280,21 +334,32 @@ Matrix bind_matrix(TensorPool& pool, const std::string& module, MatrixShape shap
 }
 
 Matrix bind_stacked(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape) {
-  Matrix matrix{.name = {},
-                .rows = count * shape.rows,
-                .columns = shape.columns,
-                .storage = {},
-                .gather = {},
-                .source = &pool.checkpoint()};
-  const TensorView* tensor = pool.take(name);
-  if (tensor == nullptr) return matrix;
-  matrix.name = tensor->name;
-  const Shape stacked{count, shape.rows, shape.columns};
-  if (!is_plain(tensor->dtype) || tensor->shape != stacked)
-    pool.misshapen(*tensor, wanted("BF16, F16 or F32", stacked));
-  else
-    bind_plain(*tensor, matrix);
-  return matrix;
+  return stacked(pool, pool.take(name), count, shape, false);
+}
+
+std::vector<Matrix> bind_experts(TensorPool& pool, const std::string& name, std::int64_t count,
+                                 std::int64_t parts, MatrixShape shape) {
+  const Matrix all = stacked(pool, pool.take(name), count, {parts * shape.rows, shape.columns}, true);
+  const bool is_fp8 = std::holds_alternative<Fp8Storage>(all.storage);
+  std::vector<float> scales, input_scales;
+  if (is_fp8) {
+    scales = expert_scales(pool, pool.take(name + "_scale_inv"), count, parts);
+    const TensorView* inputs = pool.take_if_present(name + "_activation_scale");
+    input_scales = expert_scales(pool, inputs, count, parts);
+    if (!std::all_of(input_scales.begin(), input_scales.end(), is_input_scale))
+      pool.unusable(inputs->name, kNoInputScale);
+  }
+  // A problem noted above leaves nothing to slice; the error comes at the end.
+  if (all.stored_rows() != all.rows || (is_fp8 && scales.empty())) return {};
+  std::vector<Matrix> matrices;
+  for (std::int64_t i = 0; i < count * parts; ++i) {
+    matrices.push_back(slice_rows(all, {i * shape.rows, shape.rows}));
+    auto* fp8 = std::get_if<Fp8Storage>(&matrices.back().storage);
+    if (fp8 == nullptr) continue;
+    fp8->scale = Fp8TensorScale{scales[static_cast<std::size_t>(i)]};
+    if (!input_scales.empty()) fp8->input_scale = input_scales[static_cast<std::size_t>(i)];
+  }
+  return matrices;
 }
 
 Matrix bind_mxfp4_blocks(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape) {

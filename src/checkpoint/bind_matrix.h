@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/matrix.h"
 #include "checkpoint/tensor_pool.h"
@@ -23,6 +24,13 @@ Matrix bind_matrix(TensorPool& pool, const std::string& module, MatrixShape shap
 // A tensor [count, rows, columns] of 16- or 32-bit numbers under its own name, as one matrix of count * rows
 // rows.
 Matrix bind_stacked(TensorPool& pool, const std::string& name, std::int64_t count, MatrixShape shape);
+
+// The matrices of such a tensor one by one, `parts` of this shape for each expert: gate and up, or down. It
+// may also be FP8 as transformers stacks it, and Mistral's releases: NAME_scale_inv, which multiplies in
+// spite of its name, has a number for each expert or each part, and NAME_activation_scale, if it is there,
+// one for inputs. Empty after a problem.
+std::vector<Matrix> bind_experts(TensorPool& pool, const std::string& name, std::int64_t count,
+                                 std::int64_t parts, MatrixShape shape);
 
 // MXFP4 as gpt-oss is released: NAME_blocks, U8 [count, rows, columns / 32, 16], and NAME_scales, U8
 // [count, rows, columns / 32], as one matrix of count * rows rows.

@@ -105,15 +105,14 @@ std::vector<GatedMlp> Binder::stacked_experts(const std::string& prefix) {
   const MoeConfig& sizes = *config_.moe;
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t rows = sizes.intermediate_size;
-  const Matrix gate_up = bind_stacked(pool_, prefix + "gate_up_proj", sizes.expert_count, {2 * rows, hidden});
-  const Matrix down = bind_stacked(pool_, prefix + "down_proj", sizes.expert_count, {hidden, rows});
-  // A problem noted above leaves no rows to slice; the error comes at the end.
-  if (gate_up.stored_rows() != gate_up.rows || down.stored_rows() != down.rows) return {};
+  const std::vector<Matrix> gate_up =
+      bind_experts(pool_, prefix + "gate_up_proj", sizes.expert_count, 2, {rows, hidden});
+  const std::vector<Matrix> down =
+      bind_experts(pool_, prefix + "down_proj", sizes.expert_count, 1, {hidden, rows});
+  if (gate_up.empty() || down.empty()) return {};  // after a problem, which is told at the end
   std::vector<GatedMlp> experts;
-  for (std::int64_t expert = 0; expert < sizes.expert_count; ++expert)
-    experts.push_back({.gate = slice_rows(gate_up, {2 * rows * expert, rows}),
-                       .up = slice_rows(gate_up, {2 * rows * expert + rows, rows}),
-                       .down = slice_rows(down, {hidden * expert, hidden})});
+  for (std::size_t i = 0; i < down.size(); ++i)
+    experts.push_back({.gate = gate_up[2 * i], .up = gate_up[2 * i + 1], .down = down[i]});
   return experts;
 }
 

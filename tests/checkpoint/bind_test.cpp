@@ -348,6 +348,91 @@ TEST(Bind, BindsBlockScaledFp8) {
   EXPECT_EQ(read_all(apart.bind().weights.head), values);
 }
 
+const std::string kStaticKey = "model.layers.0.self_attn.k_proj", kStacked = "model.layers.1.mlp.experts.";
+
+// FP8 as transformers writes it and Mistral releases it: one number for a matrix under the name of blocks,
+// one for its inputs, and experts in one tensor with a number for each.
+TinyModel static_fp8() {
+  TinyModel model = tiny_qwen3_moe();
+  std::erase_if(model.tensors,
+                [](const TestTensor& t) { return t.name.find(".mlp.experts.") != std::string::npos; });
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape,
+                       const std::vector<float>& values) {
+    std::vector<Bf16> stored;
+    for (const float value : values) stored.push_back(to_bf16(value));
+    model.tensors.insert(model.tensors.begin(), {name, "BF16", std::move(shape), bytes_of(stored)});
+  };
+  const std::string &key = kStaticKey, &experts = kStacked;
+  model.tensor(key + ".weight") = {key + ".weight", "F8_E4M3", {16, 32}, std::string(512, '\x38')};
+  add(key + ".weight_scale_inv", {}, {0.5f});
+  add(key + ".activation_scale", {}, {0.25f});
+  std::string codes(std::size_t{3} * 32 * 32, '\x38');                             // 1
+  std::fill(codes.begin() + (32 + 16) * 32, codes.begin() + 2 * 32 * 32, '\x40');  // expert 1, up: 2
+  model.tensors.push_back({experts + "gate_up_proj", "F8_E4M3", {3, 32, 32}, codes});
+  model.tensors.push_back(
+      {experts + "down_proj", "F8_E4M3", {3, 32, 16}, std::string(std::size_t{3} * 32 * 16, '\x38')});
+  add(experts + "gate_up_proj_scale_inv", {3, 1, 1}, {0.5f, 2.0f, 4.0f});
+  add(experts + "down_proj_scale_inv", {3, 1, 1}, {1.0f, 0.25f, 8.0f});
+  add(experts + "gate_up_proj_activation_scale", {3}, {0.125f, 0.5f, 1.0f});
+  return model;
+}
+
+void expect_scaled(const Matrix& matrix, float value, std::optional<float> input_scale) {
+  ASSERT_EQ(format_of(matrix), MatrixFormat::fp8_tensor);
+  const std::vector<float> values = read_all(matrix);
+  EXPECT_EQ(values, std::vector<float>(values.size(), value));
+  EXPECT_EQ(std::get<Fp8Storage>(matrix.storage).input_scale, input_scale);
+}
+
+TEST(Bind, BindsStaticFp8) {
+  TinyModel model = static_fp8();
+  const OpenedAndBound opened(model);
+  const BoundModel& bound = opened.bound;
+  expect_scaled(std::get<AttentionWeights>(bound.weights.layers[0].mixer).key, 0.5f, 0.25f);
+  const auto& moe = std::get<MoeWeights>(bound.weights.layers[1].mlp);
+  ASSERT_EQ(moe.experts.size(), 3u);
+  expect_scaled(moe.experts[0].gate, 0.5f, 0.125f);
+  expect_scaled(moe.experts[1].gate, 2.0f, 0.5f);
+  expect_scaled(moe.experts[1].up, 4.0f, 0.5f);
+  expect_scaled(moe.experts[2].up, 4.0f, 1.0f);
+  expect_scaled(moe.experts[1].down, 0.25f, std::nullopt);
+  EXPECT_EQ(moe.experts[2].down.rows, 32);
+
+  // Gate and up each with their own.
+  const std::string both = kStacked + "gate_up_proj_scale_inv";
+  model.remove(both);
+  model.tensors.insert(model.tensors.begin(),
+                       {both, "F32", {3, 2, 1}, bytes_of(std::vector<float>{1, 2, 4, 8, 16, 32})});
+  const OpenedAndBound other(model);
+  const auto& mlp = std::get<MoeWeights>(other.bound.weights.layers[1].mlp).experts[1];
+  expect_scaled(mlp.gate, 4.0f, 0.5f);
+  expect_scaled(mlp.up, 16.0f, 0.5f);
+}
+
+TEST(Bind, RefusesScalesOfStaticFp8) {
+  const TinyModel model = static_fp8();
+  const auto refuse = [&](const TestTensor& tensor, const std::string& message) {
+    TinyModel wrong = model;
+    wrong.tensor(tensor.name) = tensor;
+    expect_error(Code::bad_checkpoint, {message}, [&] { Opened(wrong).bind(); });
+  };
+  const std::string scale = kStacked + "down_proj_scale_inv", own = kStaticKey + ".activation_scale";
+  const std::string inputs = kStacked + "gate_up_proj_activation_scale", down = kStacked + "down_proj";
+  refuse({scale, "BF16", {2, 1, 1}, std::string(4, '\x3f')},
+         "misshapen: " + scale + " is BF16 [2, 1, 1], not BF16, F16 or F32 [3, 1, 1]");
+  refuse({scale, "BF16", {3, 1, 1}, std::string(6, '\0')},
+         "unusable: " + scale + ": a scale is not a positive number");
+  refuse({inputs, "BF16", {3}, std::string("\1\0\1\0\1\0", 6)},  // subnormal
+         "unusable: " + inputs + ": not a positive number with a reciprocal");
+  refuse({own, "BF16", {}, std::string(2, '\0')},
+         "unusable: " + own + ": not a positive number with a reciprocal");
+  refuse({down, "F8_E4M3", {3, 16, 32}, std::string(std::size_t{3} * 32 * 16, '\x38')},
+         "misshapen: " + down + " is F8_E4M3 [3, 16, 32], not F8_E4M3 [3, 32, 16]");
+  TinyModel without = model;
+  without.remove(scale);
+  expect_error(Code::bad_checkpoint, {"1 missing: " + scale}, [&] { Opened(without).bind(); });
+}
+
 TEST(Bind, BindsMxfp8) {
   TinyModel model = tiny_qwen3_moe();
   const std::string module = "model.layers.0.self_attn.k_proj";
