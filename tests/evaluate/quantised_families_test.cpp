@@ -1,6 +1,5 @@
-// The other families, quantised as ModelOpt, compressed-tensors and the releases in FP8 blocks have them,
-// against Hugging Face's numbers of the dequantised weights: every backend but the GPU's, whole and on two
-// ranks.
+// The other families, quantised as ModelOpt, compressed-tensors and the releases in FP8 have them, against
+// Hugging Face's numbers of the dequantised weights: every backend but the GPU's, whole and on two ranks.
 #include "backend/cpu/cpu.h"
 #include "checkpoint/quantization.h"
 #include "evaluate/compare.h"
@@ -74,7 +73,11 @@ const auto kAll = testing::Values(
     QuantisedModel{"tiny-glm", "fp8-tensor"}, QuantisedModel{"tiny-glm", "fp8-rows"},
     QuantisedModel{"tiny-minimax", "nvfp4-modelopt"}, QuantisedModel{"tiny-minimax", "fp8-blocks"},
     QuantisedModel{"tiny-deepseek", "nvfp4-modelopt"}, QuantisedModel{"tiny-deepseek", "fp8-blocks"},
-    QuantisedModel{"tiny-mistral", "nvfp4-compressed"}, QuantisedModel{"tiny-dense", "nvfp4-awq"});
+    QuantisedModel{"tiny-mistral", "nvfp4-compressed"}, QuantisedModel{"tiny-dense", "nvfp4-awq"},
+    QuantisedModel{"tiny-mistral", "nvfp4-modelopt"}, QuantisedModel{"tiny-mistral", "fp8-blocks"},
+    QuantisedModel{"tiny-mistral", "fp8-static"}, QuantisedModel{"tiny-glm", "mxfp8-modelopt"},
+    QuantisedModel{"tiny-glm", "mxfp8-compressed"}, QuantisedModel{"tiny-glm", "mxfp4-modelopt"},
+    QuantisedModel{"tiny-glm", "mxfp4-compressed"});
 INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedFamilies, kAll);
 INSTANTIATE_TEST_SUITE_P(Tiny, QuantisedReferences, kAll);
 

@@ -21,13 +21,19 @@ from quantised import group, input_amax, is_quantised, recipe_of, unstacked
 
 NAMES = ["tiny-glm-nvfp4-modelopt", "tiny-glm-nvfp4-compressed", "tiny-glm-fp8-tensor", "tiny-glm-fp8-rows",
          "tiny-minimax-nvfp4-modelopt", "tiny-minimax-fp8-blocks", "tiny-deepseek-nvfp4-modelopt", "tiny-deepseek-fp8-blocks",
-         "tiny-mistral-nvfp4-compressed", "tiny-dense-nvfp4-awq"]
+         "tiny-mistral-nvfp4-compressed", "tiny-dense-nvfp4-awq", "tiny-mistral-nvfp4-modelopt", "tiny-mistral-fp8-blocks",
+         "tiny-mistral-fp8-static", "tiny-glm-mxfp8-modelopt", "tiny-glm-mxfp8-compressed", "tiny-glm-mxfp4-modelopt", "tiny-glm-mxfp4-compressed"]
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8", torch.float8_e4m3fn: "F8_E4M3"}
-# As the two families' releases have it.
-BLOCKS_CONFIG = {
-    "deepseek_v3": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]},
-    "minimax_m2": {"activation_scheme": "dynamic", "fmt": "float8_e4m3fn", "quant_method": "fp8", "weight_block_size": [128, 128],
-                   "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"]}}
+# As the releases have it. Mistral's is static; in blocks it is as transformers would write it.
+NOT_CONVERTED = ["model.vision_tower", "model.multi_modal_projector", "lm_head"]
+BY_DEFINITION = {
+    ("deepseek_v3", "fp8-blocks"): {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]},
+    ("minimax_m2", "fp8-blocks"): {"activation_scheme": "dynamic", "fmt": "float8_e4m3fn", "quant_method": "fp8",
+                                   "weight_block_size": [128, 128], "modules_to_not_convert": ["gate", "e_score_correction_bias", "lm_head"]},
+    ("mistral4", "fp8-blocks"): {"activation_scheme": "dynamic", "modules_to_not_convert": NOT_CONVERTED, "quant_method": "fp8",
+                                 "weight_block_size": [128, 128]},
+    ("mistral4", "fp8-static"): {"activation_scheme": "static", "modules_to_not_convert": NOT_CONVERTED, "quant_method": "fp8",
+                                 "weight_block_size": None}}
 
 
 def tree(tensors, dtype):
@@ -111,8 +117,9 @@ def by_compressed_tensors(tensors, chosen, scheme, dtype):
     for module in chosen:
         linear = linears[module]
         weights, blocks, scale = linear.quantization_scheme.weights, linear.weight, None
-        if weights.num_bits == 4:
+        if weights.group_size:
             blocks = linear.weight.reshape(linear.weight.shape[0], -1, weights.group_size)
+        if hasattr(linear, "weight_global_scale"):
             amax = max(linears[one].weight.abs().max() for one in group(module))
             scale = generate_gparam(-amax, amax)
             linear.weight_global_scale.data = scale
@@ -130,15 +137,18 @@ def by_compressed_tensors(tensors, chosen, scheme, dtype):
 
 def by_package(tensors, chosen, family, recipe):
     """(tensors of the chosen modules, configs)."""
-    if recipe == "fp8-blocks":
-        return None, {"quantization_config": BLOCKS_CONFIG[family]}
+    if (family, recipe) in BY_DEFINITION:
+        return None, {"quantization_config": BY_DEFINITION[family, recipe]}
     if recipe.endswith("compressed") or recipe == "fp8-rows":
-        from compressed_tensors.quantization.quant_scheme import FP8_DYNAMIC, NVFP4
-        scheme, dtype = (FP8_DYNAMIC, torch.bfloat16) if recipe == "fp8-rows" else (NVFP4, torch.float32)
+        from compressed_tensors.quantization import quant_scheme
+        scheme, dtype = {"fp8-rows": (quant_scheme.FP8_DYNAMIC, torch.bfloat16), "nvfp4-compressed": (quant_scheme.NVFP4, torch.float32),
+                         "mxfp8-compressed": (quant_scheme.MXFP8, torch.bfloat16),
+                         "mxfp4-compressed": (quant_scheme.MXFP4, torch.bfloat16)}[recipe]
         state, configs = by_compressed_tensors(tensors, chosen, scheme, dtype)
     else:
         import modelopt.torch.quantization as mtq
-        algorithm = mtq.FP8_DEFAULT_CFG if recipe == "fp8-tensor" else mtq.NVFP4_DEFAULT_CFG
+        algorithm = {"fp8-tensor": mtq.FP8_DEFAULT_CFG, "mxfp8-modelopt": mtq.MXFP8_DEFAULT_CFG,
+                     "mxfp4-modelopt": mtq.MXFP4_DEFAULT_CFG}.get(recipe, mtq.NVFP4_DEFAULT_CFG)
         state, configs = by_modelopt(tensors, chosen, algorithm, recipe, "FP8" if (family, recipe) in quantised.FP8_CACHE else None)
     return {name: stored(tensor) for name, tensor in state.items() if name.rsplit(".", 1)[0] in chosen}, configs
 

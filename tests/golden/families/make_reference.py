@@ -23,18 +23,29 @@ CLASSES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_5_moe": "Qwen3_5MoeForCausalL
 
 
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
-SCALES = ("weight_scale", "weight_scale_2", "weight_scale_inv", "weight_global_scale", "input_scale", "input_global_scale", "k_scale", "v_scale",
-          "pre_quant_scale")
+SCALES = ("weight_scale", "weight_scale_2", "weight_scale_inv", "weight_global_scale", "input_scale", "input_global_scale", "activation_scale",
+          "k_scale", "v_scale", "pre_quant_scale")
+
+
+def fp4_values(codes):
+    """Even columns are in the low nibbles."""
+    return E2M1[torch.stack((codes & 15, codes >> 4), -1).reshape(codes.shape[0], -1).long()]
 
 
 def nvfp4_weight(codes, block_scales, tensor_scale):
-    """Even columns are in the low nibbles; a block scale has 16 columns."""
-    values = E2M1[torch.stack((codes & 15, codes >> 4), -1).reshape(codes.shape[0], -1).long()]
-    return values * (block_scales.float() * tensor_scale).repeat_interleave(16, 1)
+    """A block scale has 16 columns."""
+    return fp4_values(codes) * (block_scales.float() * tensor_scale).repeat_interleave(16, 1)
+
+
+def mx_weight(values, scales):
+    """A byte is a power of two for 32 columns."""
+    return values * torch.exp2(scales.float() - 127).repeat_interleave(32, 1)
 
 
 def fp8_weight(codes, scale):
-    """A scale for the tensor, for each row, or for blocks of 128 x 128."""
+    """A scale for the tensor, for each row, or for blocks of 128 x 128; in bytes, of MXFP8."""
+    if scale.dtype == torch.uint8:
+        return mx_weight(codes.float(), scale)
     if scale.numel() > 1 and scale.shape != (codes.shape[0], 1):
         scale = scale.repeat_interleave(128, 0)[:codes.shape[0]].repeat_interleave(128, 1)[:, :codes.shape[1]]
     return codes.float() * scale.float()
@@ -45,9 +56,11 @@ def dequantised(tensors):
     for name, tensor in tensors.items():
         module, _, part = name.rpartition(".")
         of = lambda one: tensors[f"{module}.{one}"]
-        if part in SCALES:
+        if part in SCALES or part.endswith(("proj_scale_inv", "proj_activation_scale")):
             continue
-        if part == "weight_packed":
+        if part in ("weight", "weight_packed") and tensor.dtype == torch.uint8 and of("weight_scale").dtype == torch.uint8:
+            out[module + ".weight"] = mx_weight(fp4_values(tensor), of("weight_scale"))
+        elif part == "weight_packed":
             out[module + ".weight"] = nvfp4_weight(tensor, of("weight_scale"), 1 / of("weight_global_scale"))
         elif part == "weight" and tensor.dtype == torch.uint8:
             out[name] = nvfp4_weight(tensor, of("weight_scale"), of("weight_scale_2"))
@@ -55,6 +68,8 @@ def dequantised(tensors):
                 out[name] = out[name] * of("pre_quant_scale").float()
         elif part == "weight" and tensor.dtype == torch.float8_e4m3fn:
             out[name] = fp8_weight(tensor, of("weight_scale_inv" if name + "_scale_inv" in tensors else "weight_scale"))
+        elif tensor.dtype == torch.float8_e4m3fn:  # experts in one, a scale for each
+            out[name] = tensor.float() * tensors[name + "_scale_inv"].float()
         else:
             out[name] = tensor.float()
     return out
@@ -62,8 +77,8 @@ def dequantised(tensors):
 
 def stacked(tensors, experts):
     """Experts as transformers' Mistral4 has them: gate above up, all in one."""
-    out = {name: tensor for name, tensor in tensors.items() if ".mlp.experts." not in name}
-    for prefix in {name.split("experts.")[0] + "experts." for name in tensors if ".mlp.experts." in name}:
+    out = {name: tensor for name, tensor in tensors.items() if ".mlp.experts." not in name or name.endswith("_proj")}
+    for prefix in {name.split("experts.")[0] + "experts." for name in tensors.keys() - out.keys()}:
         one = lambda e, part: tensors[f"{prefix}{e}.{part}_proj.weight"]
         out[prefix + "gate_up_proj"] = torch.stack([torch.cat((one(e, "gate"), one(e, "up"))) for e in range(experts)])
         out[prefix + "down_proj"] = torch.stack([one(e, "down") for e in range(experts)])

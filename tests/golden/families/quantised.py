@@ -6,11 +6,14 @@
 
 Tensors, names and quantization_config are those that the makers' own packages write (make_quantised.py wrote both and compared
 them); quantised.json has the configs, and the digest of model.safetensors, which is the same on every machine. FP8 in blocks, which
-DeepSeek and MiniMax release without a package, is written from its definition. Plain Python, no packages.
+DeepSeek and MiniMax release without a package, is written from its definition, and Mistral's static FP8 as transformers converts the
+release (convert_mistral4_weight_to_hf.py). Plain Python, no packages.
 """
 import array
+import bisect
 import hashlib
 import json
+import math
 import pathlib
 import re
 import shutil
@@ -22,10 +25,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "qwen35-micro"))
 from keep_rows import read
-from quantise import BLOCK, E2M1_MAX, E4M3, E4M3_BOUNDS, E4M3_MAX, e4m3_codes, f32, fp8, nearest, nvfp4, pack_e2m1
+from quantise import BLOCK, E2M1_BOUNDS, E2M1_MAX, E4M3, E4M3_BOUNDS, E4M3_MAX, e4m3_codes, f32, fp8, nearest, nvfp4, pack_e2m1
 
-RECIPES = ("nvfp4-modelopt", "nvfp4-awq", "nvfp4-compressed", "fp8-tensor", "fp8-rows", "fp8-blocks")
+RECIPES = ("nvfp4-modelopt", "nvfp4-awq", "nvfp4-compressed", "fp8-tensor", "fp8-rows", "fp8-blocks", "fp8-static", "mxfp8-modelopt",
+           "mxfp8-compressed", "mxfp4-modelopt", "mxfp4-compressed")
 FP8_BLOCK = 128
+MX_BLOCK = 32
 # Never quantised: embedding, head, routers, what joins the inputs of an MTP layer, Qwen's own, and DeltaNet's small projections.
 PLAIN = re.compile(r"embed_tokens|lm_head|mlp\.gate$|moe\.gate$|eh_proj|^mtp\.|in_proj_[ab]$")
 # Released in float32.
@@ -52,6 +57,11 @@ def bf16(values):
     """The nearest bf16 of each, as floats."""
     bits = array.array("I", f32(values).tobytes())
     return array.array("f", array.array("I", [(x + 0x7FFF + (x >> 16 & 1)) & 0xFFFF0000 for x in bits]).tobytes())
+
+
+def bf16_bytes(values):
+    """Of numbers that bf16 has."""
+    return array.array("H", [bits >> 16 for bits in array.array("I", f32(values).tobytes())]).tobytes()
 
 
 def floats(codes):
@@ -123,8 +133,7 @@ def scalar(value, shape=()):
 def modelopt_nvfp4(module, weight, amax):
     packed, scales, scale = nvfp4(weight.values, amax)
     rows, columns = weight.shape
-    codes = array.array("H", [code >> 16 for code in array.array("I", f32(weight.factors or []).tobytes())])
-    factors = {"pre_quant_scale": ("BF16", [columns], codes.tobytes())} if weight.factors else {}
+    factors = {"pre_quant_scale": ("BF16", [columns], bf16_bytes(weight.factors))} if weight.factors else {}
     return {**factors, "weight": ("U8", [rows, columns // 2], packed), "weight_scale": ("F8_E4M3", [rows, columns // BLOCK], scales),
             "weight_scale_2": scalar(scale), "input_scale": scalar(input_amax(module) / (E2M1_MAX * E4M3_MAX))}
 
@@ -185,8 +194,89 @@ def fp8_blocks(_, weight, __):
             "weight_scale_inv": ("F32", [-(-rows // FP8_BLOCK), -(-columns // FP8_BLOCK)], scales.tobytes())}
 
 
+def fp8_static(module, weight, amax):
+    """As Mistral releases it: a scale for the tensor and one for its inputs, in bf16. Both multiply, whatever their names."""
+    scale, inputs = bf16([amax / E4M3_MAX]), bf16([input_amax(module) / E4M3_MAX])
+    return {"weight": ("F8_E4M3", weight.shape, e4m3_codes(f32([value / scale[0] for value in weight.values]))),
+            "weight_scale_inv": ("BF16", [], bf16_bytes(scale)), "activation_scale": ("BF16", [], bf16_bytes(inputs))}
+
+
+def power_above(x, beyond):
+    """The exponent of the least power of two that x is not above; `beyond`: that x is below."""
+    mantissa, exponent = math.frexp(x)
+    return exponent - (mantissa == 0.5 and not beyond)
+
+
+def mx_blocks(values, largest, beyond):
+    """Of each 32 numbers: the byte of their scale, by which `largest` is their largest one's bound, and the numbers in its steps."""
+    for at in range(0, len(values), MX_BLOCK):
+        block = values[at:at + MX_BLOCK]
+        exponent = power_above(max(map(abs, block)) / largest, beyond)
+        yield exponent + 127, [x * 2.0**-exponent for x in block]
+
+
+def mxfp8(weight, beyond):
+    blocks = list(mx_blocks(weight.values, E4M3_MAX, beyond))
+    rows, columns = weight.shape
+    return {"weight": ("F8_E4M3", [rows, columns], e4m3_codes([x for _, block in blocks for x in block])),
+            "weight_scale": ("U8", [rows, columns // MX_BLOCK], bytes(scale for scale, _ in blocks))}
+
+
+def modelopt_mxfp8(_, weight, __):
+    return mxfp8(weight, False)
+
+
+def compressed_mxfp8(_, weight, __):
+    """A block whose largest number would be 448 gets the next scale."""
+    return mxfp8(weight, True)
+
+
+def mxfp4(weight, name, largest, beyond, pack):
+    blocks = list(mx_blocks(weight.values, largest, beyond))
+    rows, columns = weight.shape
+    return {name: ("U8", [rows, columns // 2], b"".join(pack(block) for _, block in blocks)),
+            "weight_scale": ("U8", [rows, columns // MX_BLOCK], bytes(scale for scale, _ in blocks))}
+
+
+def pack_rounded_in(block):
+    """As ModelOpt has MXFP4: what is half way between two numbers goes to the one nearer to zero, and zero has a sign."""
+    codes = [bisect.bisect_left(E2M1_BOUNDS, abs(x)) | (x <= 0) << 3 for x in block]
+    return bytes(low | high << 4 for low, high in zip(codes[0::2], codes[1::2]))
+
+
+def modelopt_mxfp4(_, weight, __):
+    return mxfp4(weight, "weight", E2M1_MAX, False, pack_rounded_in)
+
+
+def compressed_mxfp4(_, weight, __):
+    """Blocks are scaled to below 7, and what is above 6 is 6."""
+    return mxfp4(weight, "weight_packed", 7, True, lambda block: pack_e2m1(block, 1))
+
+
 QUANTISE = {"nvfp4-modelopt": modelopt_nvfp4, "nvfp4-awq": modelopt_nvfp4, "nvfp4-compressed": compressed_nvfp4, "fp8-tensor": fp8_tensor, "fp8-rows": fp8_rows,
-            "fp8-blocks": fp8_blocks}
+            "fp8-blocks": fp8_blocks, "fp8-static": fp8_static, "mxfp8-modelopt": modelopt_mxfp8, "mxfp8-compressed": compressed_mxfp8, "mxfp4-modelopt": modelopt_mxfp4,
+            "mxfp4-compressed": compressed_mxfp4}
+
+
+def stacked(tensors):
+    """Experts in one again, gate above up, as transformers writes them in FP8: a scale for each expert."""
+    out, experts = {}, {}
+    for name, tensor in tensors.items():
+        place = re.fullmatch(r"(.*\.experts\.)(\d+)\.(gate|up|down)_proj\.(\w+)", name)
+        if not place:
+            out[name] = tensor
+        elif place[3] != "up":
+            leaf = {"weight": "", "weight_scale_inv": "_scale_inv", "activation_scale": "_activation_scale"}[place[4]]
+            is_down = place[3] == "down"
+            (dtype, shape, content), above = tensor, place[4] == "weight" and not is_down
+            if above:
+                shape, content = [2 * shape[0], shape[1]], content + tensors[name.replace(".gate_proj", ".up_proj")][2]
+            elif leaf == "_scale_inv":
+                shape = [1, 1]
+            experts.setdefault(place[1] + ("down_proj" if is_down else "gate_up_proj") + leaf, []).append((dtype, shape, content))
+    for name, parts in experts.items():
+        out[name] = parts[0][0], [len(parts), *parts[0][1]], b"".join(content for _, _, content in parts)
+    return out
 
 
 def quantised(tensors, config, recipe):
@@ -209,7 +299,7 @@ def quantised(tensors, config, recipe):
         for layer in range(config["num_hidden_layers"]):
             for part in ("k_proj.k_scale", "v_proj.v_scale"):
                 out[f"model.layers.{layer}.self_attn.{part}"] = scalar(0.0625)
-    return out
+    return stacked(out) if recipe == "fp8-static" else out
 
 
 def in_wrapper(tensors, config):

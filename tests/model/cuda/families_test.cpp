@@ -116,7 +116,14 @@ std::vector<GpuFamily> quantised() {
                            {"tiny-deepseek", 1, "nvfp4-modelopt"},
                            {"tiny-deepseek", 1, "fp8-blocks"},
                            {"tiny-mistral", 1, "nvfp4-compressed"},
-                           {"tiny-dense", 1, "nvfp4-awq"}});
+                           {"tiny-dense", 1, "nvfp4-awq"},
+                           {"tiny-mistral", 1, "nvfp4-modelopt"},
+                           {"tiny-mistral", 1, "fp8-blocks"},
+                           {"tiny-mistral", 1, "fp8-static"},
+                           {"tiny-glm", 1, "mxfp8-modelopt"},
+                           {"tiny-glm", 1, "mxfp8-compressed"},
+                           {"tiny-glm", 1, "mxfp4-modelopt"},
+                           {"tiny-glm", 1, "mxfp4-compressed"}});
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(All, GpuQuantised, testing::ValuesIn(quantised()));
