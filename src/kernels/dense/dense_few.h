@@ -215,9 +215,10 @@ FOURFOLD_DEVICE void dense_few(Cta cta, const DenseParams& params) {
     PassValues weight;
     load_norm_weight<Row::warps>(cta, params, warp, weight);
     const float per_column = Cta::keep(Cta::reciprocal(static_cast<float>(columns)));
-    // Early only where it measured faster (docs/decisions/0009). Behind a pair comes GEMM1, which reads
-    // nothing before its wait, or the delta rule, which reads what an earlier step wrote: both may come while
-    // the kernel in front of this one still runs.
+    // Early only where it measured faster (docs/decisions/0009). What comes behind a pair may then come while
+    // the kernel in front of this one still runs, so before its wait it may read constants, the step's tables
+    // and what an earlier step wrote, and nothing of the two kernels in front of it: GEMM1 reads nothing, the
+    // delta rule its state, absorb_queries and a latent query's matrix weights and tables.
     const bool early = Row::is_of_pair && params.token_count == 1;
     if (early) cta.release_successors();
     cta.wait_predecessors();

@@ -135,10 +135,9 @@ void prove_dense_pair(StepRun& run) {
   for (std::size_t i = 0; i < normed.size(); ++i) run.compare_exact(normed[i], second.token_rows[i].bits);
 }
 
-// A matrix, and beside it the tables that route_table makes of the same logits.
 namespace {
 
-// The tables that block 0 makes, beside those of the routing's own kernel. upload() before, check() after.
+// What block 0 makes tables of; check_tables() holds them against those of the routing's own kernel.
 moe_route::RouteParams table_route(StepRun& run, const DenseSetup& setup) {
   moe_route::RouteParams route{};
   route.tokens = setup.tokens;
@@ -168,6 +167,7 @@ int blocks_beside_tables(StepRun& run, const DenseSetup& setup) {
 
 }  // namespace
 
+// A matrix, and beside it the tables that route_table makes of the same logits.
 void prove_dense_table(StepRun& run) {
   DenseSetup setup;
   shape_dense(run, setup);

@@ -1,5 +1,6 @@
 // The proofs of the kernels around latent attention: what makes its inputs, bit for bit, and the matrix of
-// each head; then the launches of few rows that do several of these (docs/decisions/0047).
+// each head; then the launches of few rows that do several of these, against bounds as each alone and bit for
+// bit against the launches they replace (docs/decisions/0047).
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -113,6 +114,57 @@ void prove_head_linear(StepRun& run) {
     }
 }
 
+namespace {
+
+std::string_view element_of(const StepRun& run) { return run.test().row.from_f32 ? "f32" : "bf16"; }
+
+template <class T>
+void compare_same(StepRun& run, const std::vector<T>& got, const T* alone) {
+  const std::vector<T> wanted = run.read(alone, got.size());
+  for (std::size_t i = 0; i < got.size(); ++i) run.compare_exact(got[i], wanted[i]);
+}
+
+// The same inputs through latent_rows, turn_queries and head_linear.
+void compare_absorbed(StepRun& run, const mla::AbsorbParams& joined, std::size_t page_bytes,
+                      std::size_t queries) {
+  const int latent = run.test().row.head_dim, rows = joined.absorb.row_count;
+  const auto pages = run.read(joined.cache.pages, page_bytes);
+  const auto query = run.read(joined.turn.query, queries);
+  if (joined.cache_blocks > 0) {
+    mla::LatentRowsParams cache = joined.cache;
+    cache.pages = run.upload(std::vector<unsigned char>(page_bytes), "pages of latent_rows");
+    run.launch(mla::latent_rows_row(latent, element_of(run)), mla::latent_rows_blocks(rows), cache);
+    compare_same(run, pages, cache.pages);
+  }
+  mla::TurnQueriesParams turn = joined.turn;
+  mla::HeadLinearParams absorb = joined.absorb;
+  turn.query = absorb.out = run.upload(std::vector<std::uint16_t>(queries, 0xFFFF), "queries of two");
+  run.launch(mla::turn_queries_row(element_of(run)), mla::turn_queries_blocks(rows, turn.heads), turn);
+  run.launch(mla::head_linear_row(true, element_of(run), 16),
+             mla::head_linear_blocks(rows, absorb.heads, absorb.out_columns, 16), absorb);
+  compare_same(run, query, turn.query);
+}
+
+// The same splits through combine and head_linear.
+void compare_expanded(StepRun& run, const mla::CombineExpandParams& joined,
+                      const std::vector<std::uint16_t>& got) {
+  const int latent = run.test().row.head_dim, rows = joined.expand.row_count;
+  const std::int64_t width = std::int64_t{joined.expand.heads} * latent;
+  attention::CombineParams combine = joined.combine;
+  combine.out = run.take<std::uint16_t>(static_cast<std::size_t>(rows * width), "merged heads");
+  run.launch(attention::combine_row(latent), attention::combine_blocks(rows, combine.heads), combine);
+  mla::HeadLinearParams expand = joined.expand;
+  expand.in = combine.out;
+  expand.in_head_stride = latent;
+  expand.in_stride = width;
+  expand.out = run.upload(std::vector<std::uint16_t>(got.size(), 0xFFFF), "out of two");
+  run.launch(mla::head_linear_row(false, "bf16", 16),
+             mla::head_linear_blocks(rows, expand.heads, expand.out_columns, 16), expand);
+  compare_same(run, got, expand.out);
+}
+
+}  // namespace
+
 void prove_absorb_queries(StepRun& run) {
   const int variant = run.test().variant, latent = run.test().row.head_dim;
   AttentionShape shape = latent_shape(run, {{62, 4}, {100, 1}});
@@ -161,6 +213,7 @@ void prove_absorb_queries(StepRun& run) {
     for (int j = 0; j < plain; ++j) numbers.push_back(double{to_float(to_bf16(from[j]))});
     matrices.compare(run, head, numbers.data(), nullptr, got);
   });
+  compare_absorbed(run, params, cached.cache.bytes.size(), turned.size(latent));
 }
 
 void prove_combine_expand(StepRun& run) {
@@ -212,6 +265,7 @@ void prove_combine_expand(StepRun& run) {
         for (int d = out; d < out_head; ++d) run.compare_exact(row[h * out_head + d], 0xFFFF);
         for (int d = 0; d < pad; ++d) run.compare_exact(row[out_row - 1 - d], 0);
       }
+  compare_expanded(run, params, got);
 }
 
 }  // namespace fourfold::verify

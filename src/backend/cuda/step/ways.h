@@ -16,8 +16,9 @@ struct StepWays {
   // From nine rows on a bf16 matrix and one of another format that read the same rows are one launch, and
   // their sums another (docs/decisions/0042).
   bool pairs_many = true;
-  // From nine rows on the kernel that adds up the experts' rows norms the result for the next layer
-  // (docs/decisions/0048).
+  // The kernel that adds up the experts' rows norms the result for the next layer where that has a norm of
+  // its own in front: from nine rows on, and with fewer where its first matrix has FP4 inputs. Not behind the
+  // two-kernel path of few tokens, which adds up itself (docs/decisions/0048).
   bool combines_norm = true;
   // For nine to sixteen rows the shared expert's second matrix and the tables of routing are one launch, as
   // they are for fewer (docs/decisions/0048).
