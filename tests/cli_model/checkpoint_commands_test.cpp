@@ -17,12 +17,6 @@ extern char** environ;
 namespace fourfold::cli {
 namespace {
 
-const char* const kTinyShapes[] = {
-    "tiny",         "tiny-dense",       "tiny-next",     "tiny-qwen3-moe",    "tiny-long",  //
-    "tiny-glm",     "tiny-glm-odd",     "tiny-minimax",  "tiny-minimax-odd",                //
-    "tiny-gpt-oss", "tiny-gpt-oss-odd", "tiny-deepseek", "tiny-deepseek-odd",               //
-    "tiny-mistral", "tiny-mistral-odd"};
-
 class CheckpointCommands : public testing::Test {
  protected:
   void SetUp() override {
@@ -40,20 +34,6 @@ class CheckpointCommands : public testing::Test {
 };
 
 std::string golden(const std::string& name) { return checkpoint::golden_model(name).string(); }
-
-TEST_F(CheckpointCommands, MakeModelWritesEveryFamilyAndItRuns) {
-  for (const char* shape : kTinyShapes)
-    for (const char* format_name :
-         {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4", "mxfp4"}) {
-      const std::string name = std::string(shape) + "-" + format_name;
-      const Outcome made = make(name, format("--shape {} --format {} --seed 3", shape, format_name));
-      ASSERT_EQ(made.status, kFine) << made.out;
-      EXPECT_TRUE(contains(made.out, "mean nothing")) << made.out;
-      const Outcome answer =
-          shell("PROGRAM run " + at(name) + " --ids 1,2,3 --max-tokens 4 --temperature 0 2>&1");
-      EXPECT_EQ(answer.status, kFine) << name << ": " << answer.out;
-    }
-}
 
 // From the checkpoint to the chosen tokens on the simulated GPU, with drafts: those of the reference.
 TEST_F(CheckpointCommands, Mxfp4ExpertsRunOnTheGpu) {
@@ -370,22 +350,6 @@ TEST_F(CheckpointCommands, CompareFailsOnAnotherModelsNumbers) {
   const Outcome cut = shell("PROGRAM compare " + golden("bf16") + " " + reference + " --step-rows 100 2>&1");
   EXPECT_EQ(cut.status, kFailed) << cut.out;
   EXPECT_TRUE(contains(cut.out, "100 rows a step; a multiple of 64")) << cut.out;
-}
-
-TEST_F(CheckpointCommands, QuantizeReportsAndTheResultRuns) {
-  for (const char* shape : kTinyShapes) {
-    ASSERT_EQ(make(shape, format("--shape {} --format bf16", shape)).status, kFine);
-    for (const char* arguments : {"", "--dense fp8", "--dense nvfp4", "--format compressed-tensors",
-                                  "--format compressed-tensors --dense fp8"}) {
-      const std::string out = at("out");
-      const Outcome done = shell("PROGRAM quantize " + at(shape) + " " + out + " " + arguments + " 2>&1");
-      ASSERT_EQ(done.status, kFine) << shape << " " << arguments << ": " << done.out;
-      const Outcome answer = shell("PROGRAM run " + out + " --ids 1,2,3 --max-tokens 4 2>&1");
-      EXPECT_EQ(answer.status, kFine) << answer.out;
-      EXPECT_TRUE(std::filesystem::exists(out + "/tokenizer.json"));
-      std::filesystem::remove_all(out);
-    }
-  }
 }
 
 TEST_F(CheckpointCommands, QuantizeWritesItsReport) {

@@ -1,0 +1,72 @@
+// Commands that read the program, not the name: make-model, quantize, inspect, plan and doctor with a tiny
+// model of every family.
+#include "tests/cli_model/support.h"
+
+namespace fourfold::cli {
+namespace {
+
+const char* const kTinyShapes[] = {
+    "tiny",         "tiny-dense",       "tiny-next",     "tiny-qwen3-moe",    "tiny-long",  //
+    "tiny-glm",     "tiny-glm-odd",     "tiny-minimax",  "tiny-minimax-odd",                //
+    "tiny-gpt-oss", "tiny-gpt-oss-odd", "tiny-deepseek", "tiny-deepseek-odd",               //
+    "tiny-mistral", "tiny-mistral-odd"};
+
+class EveryFamily : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!program_exists()) GTEST_SKIP() << "the program was not built: CLI11 is missing";
+  }
+  std::string at(const std::string& name) const { return (folder_.path() / name).string(); }
+  Outcome make(const std::string& name, const std::string& arguments) const {
+    return shell("PROGRAM make-model " + at(name) + " " + arguments + " 2>&1");
+  }
+
+  checkpoint::TempFolder folder_;
+};
+
+TEST_F(EveryFamily, IsMadeAndRuns) {
+  for (const char* shape : kTinyShapes)
+    for (const char* format_name :
+         {"bf16", "modelopt", "modelopt-mixed", "compressed-tensors", "nvfp4", "mxfp4"}) {
+      const std::string name = std::string(shape) + "-" + format_name;
+      const Outcome made = make(name, format("--shape {} --format {} --seed 3", shape, format_name));
+      ASSERT_EQ(made.status, kFine) << made.out;
+      EXPECT_TRUE(contains(made.out, "mean nothing")) << made.out;
+      const Outcome answer =
+          shell("PROGRAM run " + at(name) + " --ids 1,2,3 --max-tokens 4 --temperature 0 2>&1");
+      EXPECT_EQ(answer.status, kFine) << name << ": " << answer.out;
+    }
+}
+
+TEST_F(EveryFamily, IsInspectedPlannedAndDiagnosed) {
+  for (const char* shape : kTinyShapes) {
+    SCOPED_TRACE(shape);
+    ASSERT_EQ(make(shape, format("--shape {} --format nvfp4", shape)).status, kFine);
+    const Outcome seen = shell("PROGRAM inspect " + at(shape) + " 2>&1");
+    EXPECT_EQ(seen.status, kFine) << seen.out;
+    EXPECT_TRUE(contains(seen.out, "NVFP4")) << seen.out;
+    const Outcome planned = shell("PROGRAM plan --model " + at(shape) + " --arch sm120 --memory-gb 24 2>&1");
+    EXPECT_EQ(planned.status, kFine) << planned.out;
+    const Outcome told = shell("PROGRAM doctor --quick --model " + at(shape) + " 2>&1");
+    EXPECT_TRUE(contains(told.out, "tokens")) << told.out;
+  }
+}
+
+TEST_F(EveryFamily, IsQuantizedAndTheResultRuns) {
+  for (const char* shape : kTinyShapes) {
+    ASSERT_EQ(make(shape, format("--shape {} --format bf16", shape)).status, kFine);
+    for (const char* arguments : {"", "--dense fp8", "--dense nvfp4", "--format compressed-tensors",
+                                  "--format compressed-tensors --dense fp8"}) {
+      const std::string out = at("out");
+      const Outcome done = shell("PROGRAM quantize " + at(shape) + " " + out + " " + arguments + " 2>&1");
+      ASSERT_EQ(done.status, kFine) << shape << " " << arguments << ": " << done.out;
+      const Outcome answer = shell("PROGRAM run " + out + " --ids 1,2,3 --max-tokens 4 2>&1");
+      EXPECT_EQ(answer.status, kFine) << answer.out;
+      EXPECT_TRUE(std::filesystem::exists(out + "/tokenizer.json"));
+      std::filesystem::remove_all(out);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fourfold::cli
