@@ -20,7 +20,11 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength
                                            "days": {"type": "integer", "minimum": 1, "maximum": 9}},
           "required": ["city", "days"], "additionalProperties": False}
 CHAT_TOOLS = [{"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters": SCHEMA}},
-              {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {}}}}]
+              {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "properties": {},
+                                                                  "additionalProperties": False}}}]
+# The model draws what a form leaves open. Members of any name, of any depth, would not end in one call of ten (so clock has
+# none); a string without a limit, a Trip's city, always has.
+FORM_TOKENS = 2000
 THINK_OFF = {"chat_template_kwargs": {"enable_thinking": False}}
 
 
@@ -101,7 +105,7 @@ class OpenAi:
 
     def tool_required(self):
         """tools: required"""
-        answer = self.chat(tools=CHAT_TOOLS, tool_choice="required", max_completion_tokens=400,
+        answer = self.chat(tools=CHAT_TOOLS, tool_choice="required", max_completion_tokens=FORM_TOKENS,
                            parallel_tool_calls=False).choices[0]
         check(answer.finish_reason == "tool_calls" and len(answer.message.tool_calls) == 1, "one call")
         check(answer.message.tool_calls[0].function.name in ("weather", "clock"), "one of the tools")
@@ -110,7 +114,7 @@ class OpenAi:
     def tool_named(self):
         """tools: a named one"""
         answer = self.chat(tools=CHAT_TOOLS, tool_choice={"type": "function", "function": {"name": "weather"}},
-                           max_completion_tokens=400, parallel_tool_calls=False).choices[0]
+                           max_completion_tokens=FORM_TOKENS, parallel_tool_calls=False).choices[0]
         call = answer.message.tool_calls[0]
         check(call.function.name == "weather", "the one that was named")
         check_arguments(call.function.arguments)
@@ -122,7 +126,7 @@ class OpenAi:
         """tools in a stream"""
         name, arguments = "", ""
         for piece in self.chat(tools=CHAT_TOOLS, tool_choice={"type": "function", "function": {"name": "weather"}},
-                               stream=True, max_completion_tokens=400, parallel_tool_calls=False):
+                               stream=True, max_completion_tokens=FORM_TOKENS, parallel_tool_calls=False):
             for call in piece.choices[0].delta.tool_calls or []:
                 name += call.function.name or ""
                 arguments += call.function.arguments or ""
@@ -133,7 +137,7 @@ class OpenAi:
         """tools: only those allowed, others left out and named"""
         allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "clock"}}]}
         answer = self.client.chat.completions.with_raw_response.create(
-            model="default", messages=STORY, max_completion_tokens=400, extra_body=THINK_OFF, parallel_tool_calls=False,
+            model="default", messages=STORY, max_completion_tokens=FORM_TOKENS, extra_body=THINK_OFF, parallel_tool_calls=False,
             tools=[*CHAT_TOOLS, {"type": "custom", "custom": {"name": "free"}}],
             tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
         check(answer.headers["X-Fourfold-Ignored"] == "tools[].type=custom", answer.headers)
@@ -142,7 +146,7 @@ class OpenAi:
     def json_schema(self):
         """json_schema"""
         format = {"type": "json_schema", "json_schema": {"name": "trip", "strict": True, "schema": SCHEMA}}
-        check_arguments(self.chat(response_format=format, max_completion_tokens=400).choices[0].message.content)
+        check_arguments(self.chat(response_format=format, max_completion_tokens=FORM_TOKENS).choices[0].message.content)
         answer = self.client.chat.completions.parse(model="default", messages=STORY, response_format=Trip,
                                                     max_completion_tokens=800, extra_body=THINK_OFF, temperature=0)
         check(isinstance(answer.choices[0].message.parsed, Trip), "parsed")
@@ -171,7 +175,7 @@ class OpenAi:
     def responses_stream(self):
         """responses: stream"""
         format = {"type": "json_schema", "name": "trip", "schema": SCHEMA, "strict": True}
-        with self.client.responses.stream(model="default", input="A trip?", max_output_tokens=400,
+        with self.client.responses.stream(model="default", input="A trip?", max_output_tokens=FORM_TOKENS,
                                           reasoning={"effort": "none"}, text={"format": format}) as stream:
             text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
             check(stream.get_final_response().output_text == text, "deltas make the text")
@@ -180,7 +184,7 @@ class OpenAi:
     def responses_tools(self):
         """responses: tools and json_schema"""
         tool = {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": True}
-        more = {"model": "default", "reasoning": {"effort": "none"}, "max_output_tokens": 400}
+        more = {"model": "default", "reasoning": {"effort": "none"}, "max_output_tokens": FORM_TOKENS}
         answer = self.client.responses.create(input="Weather?", tools=[tool], parallel_tool_calls=False,
                                               tool_choice={"type": "function", "name": "weather"}, **more)
         call = next(item for item in answer.output if item.type == "function_call")
@@ -333,12 +337,12 @@ class Anthropic:
 
     def tool_required(self):
         """tools: required"""
-        answer = self.tool_choice({"type": "any", "disable_parallel_tool_use": True}, max_tokens=400)
+        answer = self.tool_choice({"type": "any", "disable_parallel_tool_use": True}, max_tokens=FORM_TOKENS)
         check(answer.stop_reason == "tool_use" and answer.content[-1].type == "tool_use", "one call")
 
     def tool_named(self):
         """tools: a named one"""
-        answer = self.tool_choice({"type": "tool", "name": "weather", "disable_parallel_tool_use": True}, max_tokens=400)
+        answer = self.tool_choice({"type": "tool", "name": "weather", "disable_parallel_tool_use": True}, max_tokens=FORM_TOKENS)
         call = answer.content[-1]
         check(call.name == "weather", "the one that was named")
         check_arguments(call.input)
@@ -349,14 +353,14 @@ class Anthropic:
     def tool_stream(self):
         """tools in a stream"""
         tools = [{"name": "weather", "input_schema": SCHEMA}]
-        with self.client.messages.stream(model="default", max_tokens=400, messages=STORY, tools=tools,
+        with self.client.messages.stream(model="default", max_tokens=FORM_TOKENS, messages=STORY, tools=tools,
                                          tool_choice={"type": "any", "disable_parallel_tool_use": True},
                                          thinking={"type": "disabled"}) as stream:
             check_arguments(stream.get_final_message().content[-1].input)
 
     def json_schema(self):
         """json_schema"""
-        answer = self.message(max_tokens=400, extra_body={
+        answer = self.message(max_tokens=FORM_TOKENS, extra_body={
             "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}})
         check_arguments(answer.content[0].text)
 
