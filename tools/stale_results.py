@@ -10,9 +10,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What runs on the GPU: not the CPU's kernels, nor the proofs, nor what they are held against, nor texts.
-KERNELS = ["src/kernels", "src/backend/cuda", ":!src/kernels/cpu", ":!src/kernels/verify", ":!src/kernels/reference",
+# What runs on the GPU: not the CPU's kernels, nor the proofs, nor what they are held against, nor what predicts, nor texts.
+KERNELS = ["src/kernels", "src/backend/cuda", ":!src/kernels/cpu", ":!src/kernels/verify", ":!src/kernels/launch/work_*", ":!src/kernels/reference",
            ":!src/kernels/*/*reference.h", ":!src/*.md"]
+CODE = "-G^[[:space:]]*[^/[:space:]]"  # a line that is neither empty nor a comment was added or removed
 PATTERNS = ["verify-*.json", "moe-*.csv", "model-*.csv", "report-*.json"]
 
 
@@ -32,7 +33,9 @@ def newer_changes(root, commit):
     """How many commits changed kernels since `commit`; None when git does not know it."""
     if git(root, "cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
         return None
-    return len(git(root, "rev-list", f"{commit}..HEAD", "--", *KERNELS).stdout.split())
+    done = git(root, "log", "--format=%h", CODE, f"{commit}..HEAD", "--", *KERNELS)
+    done.check_returncode()
+    return len(done.stdout.split())
 
 
 def notices(root):

@@ -315,11 +315,12 @@ class StaleResults(unittest.TestCase):
                 return stale_results.git(root, "rev-parse", "--short", "HEAD").stdout.strip()
 
             stale_results.git(root, "init", "-q")
-            kernels = commit("src/kernels/moe.h", "1")
+            kernels = commit("src/kernels/moe.h", "1\n")
             commit("bench/results/moe-card.csv", f"# commit: {kernels}\n")
             self.assertEqual(stale_results.notices(root), [])
             for path in ("cpu/dot.h", "verify/case.cpp", "reference/dot.cpp", "moe/reference.h", "moe/README.md"):
                 commit(f"src/kernels/{path}", "not of the GPU")
+            commit("src/kernels/moe.h", "1\n\n  // why it is 1\n")
             self.assertEqual(stale_results.notices(root), [])
             commit("src/kernels/moe.h", "2")
             self.assertEqual(stale_results.notices(root),
