@@ -48,8 +48,8 @@ void Runner::prepare_latent(const DeviceLatent& mixer) {
                   static_cast<int>(mla::latent_rows_blocks(shape_.rows)), latent_rows(mixer));
 }
 
-// Whether the query's second matrix norms the latent itself, which saves a launch in front of it: few rows (as
-// many as step_buffers.cpp has room for two projections of), and a latent as wide as the matrix is packed.
+// Whether the query's second matrix norms the latent itself, which saves a launch in front of it: few rows,
+// and a latent as wide as the matrix is packed.
 bool Runner::norms_query(const DeviceLatent& mixer) {
   return mixer.has_query_latent() && shape_.rows <= dense::kTokens &&
          mixer.query_norm.columns == mixer.query.matrices.front().columns() &&

@@ -12,8 +12,7 @@ struct Widths {
   int input = 0;            // of a matrix
   int codes = 0;            // of a matrix that takes FP8 rows
   int projection = 0;       // of a mixer or a router
-  // Of latent attention, both of a few rows at once: of dense::kTokens, as Runner::norms_query has it.
-  int few_projections = 0;
+  int few_projections = 0;  // of latent attention, both of a few rows at once (Runner::query_latent)
   int query = 0;
   int attended = 0;      // over a latent cache, before each head's matrix; 0: there is none
   bool squares = false;  // some layer norms all heads together
