@@ -130,7 +130,7 @@ storyteller_fp4() {
 
 families() {
   build ci test_model
-  FOURFOLD_LONG=1 build/test_model --gtest_filter='*GpuFamilies*:*SameBits*'
+  FOURFOLD_LONG=1 build/test_model --gtest_filter='*GpuFamilies*:*GpuQuantised*:*SameBits*'
 }
 
 # Tests that ./dev test has with half of their shapes, families or formats.
@@ -148,8 +148,8 @@ shortened() {
 machine_code() {
   if ! command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then echo "nvcc is not installed"; return 77; fi
   cmake --preset cuda -B build-machine-code -DFOURFOLD_TESTS=ON >/dev/null
-  python3 tools/progress.py ninja build-machine-code "$jobs" fourfold_kernels_cuda cubin_plan
-  ctest --test-dir build-machine-code -R '^kernels\.cubins' --output-on-failure
+  python3 tools/progress.py ninja build-machine-code "$jobs" fourfold_kernels_cuda fourfold_gpu cubin_plan
+  ctest --test-dir build-machine-code -R '^kernels\.(cubins|instruction_counts)' --output-on-failure
 }
 
 scenarios() {
@@ -223,7 +223,7 @@ all_long_parts() {
   long_part torch "operators of PyTorch on the simulated GPU" torch_operators
   long_part vllm "the plugin in vLLM's own classes, each tested release" vllm_plugin
   long_part seeds "verify on the simulated GPU, 20 seeds for each row and operation" many_seeds
-  long_part families "other families on the simulated GPU, even shapes and second seeds; 500 random runs" families
+  long_part families "other families on the simulated GPU, even shapes, second seeds and every quantised reference; 500 random runs" families
   long_part shortened "every shape, family and format of what ./dev test has a half of" shortened
   long_part scenarios "1,000 random scenarios of the engine" scenarios
   long_part mutations-layer "every synchronisation of every row of the MoE layer left out" every_mutation 'Mutation*'

@@ -3,6 +3,7 @@ machine that runs the tests has no GPU to repeat them on.
 
     stale_results.py        one line, or one more for every kind of stale file
 """
+import functools
 import json
 import pathlib
 import re
@@ -11,9 +12,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What runs on the GPU: not the CPU's kernels, nor the proofs, nor what they are held against, nor what predicts, nor texts.
-KERNELS = ["src/kernels", "src/backend/cuda", ":!src/kernels/cpu", ":!src/kernels/verify", ":!src/kernels/launch/work_*", ":!src/kernels/reference",
-           ":!src/kernels/*/*reference.h", ":!src/*.md"]
-CODE = "-G^[[:space:]]*[^/[:space:]]"  # a line that is neither empty nor a comment was added or removed
+KERNELS = ["src/kernels", "src/backend/cuda", ":!src/kernels/cpu", ":!src/kernels/verify", ":!src/kernels/launch/work_*",
+           ":!src/kernels/reference", ":!src/kernels/*/*reference.h", ":!src/*.md"]
+COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)  # or a literal, which may hold its marks
 PATTERNS = ["verify-*.json", "moe-*.csv", "model-*.csv", "report-*.json"]
 
 
@@ -29,13 +30,20 @@ def git(root, *arguments):
     return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
 
 
-def newer_changes(root, commit):
-    """How many commits changed kernels since `commit`; None when git does not know it."""
+def code(root, commit, path):
+    """A file's text without comments and spaces; empty where the commit has no such file."""
+    text = git(root, "show", f"{commit}:{path}").stdout
+    return "".join(COMMENT.sub(lambda found: found[1] or "", text).split())
+
+
+@functools.cache
+def changed_files(root, commit):
+    """How many files of kernels have other code than at `commit`; None when git does not know it."""
     if git(root, "cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
         return None
-    done = git(root, "log", "--format=%h", CODE, f"{commit}..HEAD", "--", *KERNELS)
+    done = git(root, "diff", "--name-only", "--no-renames", commit, "HEAD", "--", *KERNELS)
     done.check_returncode()
-    return len(done.stdout.split())
+    return sum(code(root, commit, path) != code(root, "HEAD", path) for path in done.stdout.split("\n") if path)
 
 
 def notices(root):
@@ -43,11 +51,11 @@ def notices(root):
     for pattern in PATTERNS:
         for path in sorted((root / "bench" / "results").glob(pattern)):
             commit = commit_of(path)
-            behind = newer_changes(root, commit) if commit else None
-            if behind is None:
+            changed = changed_files(root, commit) if commit else None
+            if changed is None:
                 lines.append(f"{path.name}: of commit {commit or 'unknown'}, which this history does not have")
-            elif behind > 0:
-                lines.append(f"{path.name}: {commit}, {behind} commits that changed kernels are newer")
+            elif changed > 0:
+                lines.append(f"{path.name}: of {commit}; {changed} files of kernels have changed since")
     return lines
 
 

@@ -37,16 +37,20 @@ class Dev(unittest.TestCase):
     def test_without_a_gpu_one_chip_is_tested_unless_somebody_chose(self):
         every = "sm_90a;sm_120f;sm_121f"
         script = (ROOT / "dev").read_text()
-        function = script[script.index("test_chips() {"):script.index("build_folder() {")]
-        for cached, compiled, gpu, chips in (
-            (None, False, False, "sm_120f"),
-            (None, False, True, every),
-            (every, False, False, "sm_120f"),  # ./dev try came first: it has compiled none
-            (every, True, False, None),
-            ("sm_120f", False, False, "sm_120f"),
-            ("sm_120f", False, True, every),
-            ("sm_90a", False, False, None),
-            ("sm_90a", False, True, None),
+        functions = script[script.index("all_chips="):script.index("build_folder() {")]
+        for cached, compiled, gpu, passed, chips in (
+            (None, False, False, False, "sm_120f"),
+            (None, False, False, True, "none"),
+            (None, False, True, True, every),
+            (every, False, False, False, "sm_120f"),  # ./dev try came first: it has compiled none
+            (every, True, False, True, None),
+            ("sm_120f", False, False, False, "sm_120f"),
+            ("sm_120f", False, True, False, every),
+            ("none", False, False, True, "none"),
+            ("none", False, False, False, "sm_120f"),
+            ("none", False, True, True, every),
+            ("sm_90a", False, False, True, None),
+            ("sm_90a", False, True, False, None),
         ):
             with tempfile.TemporaryDirectory() as holder:
                 folder = pathlib.Path(holder)
@@ -57,10 +61,19 @@ class Dev(unittest.TestCase):
                     (folder / "CMakeFiles" / "Hopper_dense_0.cu.o").touch()
                 (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{'echo GPU 0: a card' if gpu else 'exit 9'}\n")
                 (folder / "nvidia-smi").chmod(0o755)
-                status, output = run("/bin/bash", "-euo", "pipefail", "-c", f'{function}\ntest_chips "{folder}"',
-                                     PATH=f"{folder}:{os.environ['PATH']}")
-                self.assertEqual(status, 0, output)
-                self.assertEqual(output.strip(), f"-DFOURFOLD_CHIPS={chips}" if chips else "", (cached, compiled, gpu))
+                (folder / "python3").write_text(f"#!/bin/sh\n[ \"$*\" = 'tools/long_result.py --done machine-code' ] && {'true' if passed else 'false'}\n")
+                (folder / "python3").chmod(0o755)
+
+                def answer(question):
+                    status, output = run("/bin/bash", "-euo", "pipefail", "-c", f'{functions}\n{question} "{folder}"',
+                                         PATH=f"{folder}:{os.environ['PATH']}")
+                    self.assertEqual(status, 0, output)
+                    return output.strip()
+
+                self.assertEqual(answer("test_chips"), f"-DFOURFOLD_CHIPS={chips}" if chips else "",
+                                 (cached, compiled, gpu, passed))
+                # ./dev build after ./dev test: with kernels.
+                self.assertEqual(answer("build_chips"), f"-DFOURFOLD_CHIPS={every}" if cached == "none" else "")
 
 
 class LongResult(unittest.TestCase):
@@ -89,10 +102,50 @@ class LongResult(unittest.TestCase):
         self.assertEqual(text.count("soak"), 1)
         self.assertIn("3 min  soak: many requests", text)
         self.assertIn("clang: another compiler (it is not there)", text)
-        self.assertIn("1 of 2 parts passed, the oldest 0 days ago; 0 at an older", self.call("--age")[1])
+        changed = 2 if tree.endswith("+") else 0
+        self.assertIn(f"1 of 2 parts passed, the oldest 0 days ago; what {changed} of them read", self.call("--age")[1])
         self.file.write_text(text.replace(tree, "0000000"))
         self.assertEqual(self.call("--done", "soak")[0], 1)
-        self.assertIn("2 at an older commit", self.call("--age")[1])
+        self.assertIn("what 2 of them read has changed since", self.call("--age")[1])
+
+    def test_a_result_holds_until_something_changes_that_its_part_reads(self):
+        folder = self.file.parent / "clone"
+        for name in ("src/kernels/row.h", "src/server/loop.cpp", "docs/long-test.txt", "tools/long_result.py"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+        tool = folder / "tools" / "long_result.py"
+        tool.write_text((ROOT / "tools" / "long_result.py").read_text())
+
+        def commit():
+            for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.example commit -qm change"):
+                self.assertEqual(run("git", "-C", folder, *words.split())[0], 0, words)
+
+        def done(part):
+            return run(sys.executable, tool, "--done", part)[0] == 0
+
+        commit()
+        tree = run(sys.executable, tool, "--here")[1].strip()
+        for part in ("machine-code", "clients"):
+            run(sys.executable, tool, "--record", part, tree, 0, 60, "a part")
+        self.assertEqual((done("machine-code"), done("clients")), (True, True))
+        (folder / "src/server/loop.cpp").write_text("int other;\n")
+        self.assertEqual((done("machine-code"), done("clients")), (True, False))
+        commit()
+        self.assertEqual((done("machine-code"), done("clients")), (True, False))
+        self.assertIn("what 1 of them read", run(sys.executable, tool, "--age")[1])
+        (folder / "src/kernels/row.h").write_text("int row;\n")
+        self.assertEqual(done("machine-code"), False)
+        commit()
+        self.assertEqual(done("machine-code"), False)
+
+    def test_what_parts_read_is_there(self):
+        sys.path.insert(0, str(ROOT / "tools"))
+        import long_result
+        parts = run(ROOT / "dev", "test", "--long", "--list", FOURFOLD_LONG_RESULT=str(self.file))[1]
+        for part, paths in long_result.READS.items():
+            self.assertIn(f"{part}: ", parts)
+            for path in paths:
+                self.assertTrue((ROOT / path.removeprefix(":!")).exists(), f"{part} reads {path}")
 
     def test_a_tree_that_changed_meanwhile_has_not_passed(self):
         self.call("--record", "soak", "0000000", 0, 200, "many requests")
@@ -320,11 +373,16 @@ class StaleResults(unittest.TestCase):
             self.assertEqual(stale_results.notices(root), [])
             for path in ("cpu/dot.h", "verify/case.cpp", "reference/dot.cpp", "moe/reference.h", "moe/README.md"):
                 commit(f"src/kernels/{path}", "not of the GPU")
-            commit("src/kernels/moe.h", "1\n\n  // why it is 1\n")
-            self.assertEqual(stale_results.notices(root), [])
-            commit("src/kernels/moe.h", "2")
+            commit("src/kernels/moe.h", "2\n")
+            stale_results.changed_files.cache_clear()
             self.assertEqual(stale_results.notices(root),
-                             [f"moe-card.csv: {kernels}, 1 commits that changed kernels are newer"])
+                             [f"moe-card.csv: of {kernels}; 1 files of kernels have changed since"])
+            commit("src/kernels/moe.h", "/* why */ 1  // it is\n\n")
+            stale_results.changed_files.cache_clear()
+            self.assertEqual(stale_results.notices(root), [])
+            commit("src/kernels/new.h", "1 \"//\" 2")
+            stale_results.changed_files.cache_clear()
+            self.assertEqual(len(stale_results.notices(root)), 1)
             commit("bench/results/verify-card.json", '{"commit": "0123456"}')
             self.assertIn("verify-card.json: of commit 0123456, which this history does not have",
                           stale_results.notices(root))
