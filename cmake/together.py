@@ -1,7 +1,7 @@
 """Which files of a target are compiled together: together.py BATCH <targets >groups.cmake
 
 A line of the input is a target and its sources, separated by `;`. A file that keeps a name to itself (in a namespace
-without a name, static, an alias, a macro) is kept apart from those that use the same name.
+without a name, static, an alias, a macro) is kept apart from those that use the same name, unless it is the same alias.
 What several targets have is compiled alone: where they are linked together, the first one's is taken.
 """
 import collections
@@ -19,24 +19,32 @@ DEFINED = [re.compile(pattern) for pattern in (
     r"[\w:<>,&*\s\[\]().]*?[ &*](\w+)(?:\(|\{| = |\[|;)",
 )]
 USED = re.compile(r"(?<![\w.:>])(\w+)")  # a name without its namespace means a neighbour's if it has one
+WORDS = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|//[^\n]*', re.DOTALL)  # literals and comments
 
 
 def names_of(path):
-    """(names that a file keeps to itself, all names that it uses)."""
-    text = pathlib.Path(path).read_text()
-    own, every, is_own = set(), set(USED.findall(text)), False
+    """({name that a file keeps to itself: what nobody else's may differ from}, all names that it uses)."""
+    text = WORDS.sub('""', pathlib.Path(path).read_text())
+    own, every, is_own = {}, set(USED.findall(text)), False
     for line in text.splitlines():
         if line.startswith("namespace {"):
             is_own = True
-        elif line == "}  // namespace":
+        elif line == '}  ""' and is_own:
             is_own = False
         elif line and line[0] not in " /}":
             name = next((found.group(1) for found in (pattern.match(line) for pattern in DEFINED) if found), None)
             if name:
                 every.add(name)
-                if is_own or line.startswith(("static ", "#define", "using ", "namespace ")):
-                    own.add(name)
+                is_alias = line.startswith(("using ", "namespace "))
+                if is_own or is_alias or line.startswith(("static ", "#define")):
+                    own[name] = line if is_alias and line.endswith(";") else str(path)
     return own, every
+
+
+def go_together(group, own, every):
+    _, owned, used = group
+    return (all(owned.get(name) == says for name, says in own.items() if name in used)
+            and all(own.get(name) == says for name, says in owned.items() if name in every))
 
 
 def groups_of(sources, size):
@@ -45,10 +53,10 @@ def groups_of(sources, size):
     for source in sources:
         own, every = names_of(source)
         for group in reversed(groups):
-            if len(group[0]) < size and not own & group[2] and not every & group[1]:
+            if len(group[0]) < size and go_together(group, own, every):
                 break
         else:
-            group = [[], set(), set()]
+            group = [[], {}, set()]
             groups.append(group)
         group[0].append(source)
         group[1] |= own
