@@ -33,7 +33,7 @@ if(FOURFOLD_PORTABLE)  # linked statically (portable.cmake)
 endif()
 
 set(gpu_chips "")
-if(FOURFOLD_HAS_CUDA)
+if(FOURFOLD_HAS_CUDA AND NOT FOURFOLD_CHIPS STREQUAL "none")
   set(gpu_chips ${FOURFOLD_CHIPS})
 endif()
 list(JOIN gpu_chips " " gpu_chips)

@@ -101,8 +101,12 @@ if(FOURFOLD_HAS_CUDA)
     ${PROJECT_SOURCE_DIR}/src/kernels/bench/device_tools.cu)
   # The C library takes the machine and leaves the bench.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/kernels/bench/moe_bench.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  target_compile_options(fourfold_kernels_cuda PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${FOURFOLD_GENCODE_Hopper} ${FOURFOLD_GENCODE_Workstation}>)
+  # Without a chip the bench's own tools are still compiled, for one: nvcc has a default of its own otherwise.
+  set(gencode ${FOURFOLD_GENCODE_Hopper} ${FOURFOLD_GENCODE_Workstation})
+  if(NOT gencode)
+    set(gencode -gencode=arch=compute_120f,code=sm_120f)
+  endif()
+  target_compile_options(fourfold_kernels_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${FOURFOLD_CUDA_FLAGS} ${gencode}>)
   target_link_libraries(fourfold_kernels_cuda PUBLIC fourfold_kernels_room CUDA::cudart_static)
   foreach(chip Hopper Workstation)
     if(NOT FOURFOLD_GENCODE_${chip})
