@@ -209,8 +209,9 @@ void bind_mxfp8(TensorPool& pool, const TensorView& weight, const TensorView& sc
                               .input_scale = {}};
 }
 
-// Shape tells the kind of scale: one number, one a row, one a 128 x 128 block. Blocks are also found under
-// the name weight_scale_inv, which in spite of it multiplies, and from ModelOpt as [rows, 1, columns, 1].
+// Shape tells the kind of scale: one number, one a row, one a 128 x 128 block, from ModelOpt as
+// [rows, 1, columns, 1]. Blocks, and the one number of transformers' static FP8, also stand under the name
+// weight_scale_inv, which in spite of it multiplies.
 void bind_fp8(TensorPool& pool, const std::string& module, const TensorView& weight, Matrix& matrix) {
   const TensorView* scale = pool.take_if_present(module + ".weight_scale_inv");
   if (scale == nullptr) scale = pool.take(module + ".weight_scale");

@@ -17,7 +17,7 @@ using api::Fields;
 using api::Json;
 
 Json parsed(std::string_view body) {
-  return text::jinja::parse_json(body, "the body", text::jinja::JsonRules::strict);
+  return text::jinja::parse_json(body, "the body", text::jinja::JsonRules::request);
 }
 
 // As the chat route reads and renders them, so that the count is the one the chat would have.

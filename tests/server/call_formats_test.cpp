@@ -98,9 +98,9 @@ std::string chat_body(const std::string& more = "") {
          R"( {"name": "weather", "description": "d", "parameters": )" +
          std::string(kParameters) + "}}]" + more + "}";
 }
-std::string responses_body() {
+std::string responses_body(const std::string& more = "") {
   return R"({"input": "Rome?", "tools": [{"type": "function", "name": "weather", "description": "d", "parameters": )" +
-         std::string(kParameters) + "}]}";
+         std::string(kParameters) + "}]" + more + "}";
 }
 std::string messages_body(const std::string& more = "") {
   return R"({"max_tokens": 500, "thinking": {"type": "enabled"}, "messages": [{"role": "user", "content": "Rome?"}],)"
@@ -288,18 +288,21 @@ TEST(CallFormats, BrokenCallsOfAWholeMessageAreWords) {
   EXPECT_EQ(text_at(both, "stop_reason"), "tool_use");
   EXPECT_EQ(text_at(both, "content.1.text"), words);
   EXPECT_EQ(text_at(both, "content.2.input.city"), "Rome");
-  // Where the answer was cut off, its last call may be half a call and is not there. Those before it are.
+  // So is one that was cut off, and one that ended before the answer was cut off.
   const auto cut = answer(broken + call.substr(0, call.find("Rome")), "", false);
   EXPECT_EQ(text_at(cut, "stop_reason"), "max_tokens");
   EXPECT_EQ(text_at(cut, "content.1.text"), words);
-  EXPECT_EQ(text_at(cut, "content.2"), "(missing)");
-  const auto said = answer(broken + "And", "", false);
-  EXPECT_EQ(text_at(said, "stop_reason"), "max_tokens");
-  EXPECT_EQ(text_at(said, "content.1.text"), words);
-  EXPECT_EQ(text_at(said, "content.2.text"), "And");
-  const auto stopped = answer(broken + "And STOP", R"(, "stop_sequences": ["STOP"])");
-  EXPECT_EQ(text_at(stopped, "stop_reason"), "stop_sequence");
-  EXPECT_EQ(text_at(stopped, "content.1.text"), words);
+  EXPECT_EQ(text_at(cut, "content.2.text"), R"([a call of weather that is not whole: {"city": "])");
+  for (const char* more : {"And", ""}) {
+    const auto said = answer(broken + more, "", false);
+    EXPECT_EQ(text_at(said, "stop_reason"), "max_tokens");
+    EXPECT_EQ(text_at(said, "content.1.text"), words) << more;
+  }
+  for (const char* more : {"And STOP", "STOP"}) {
+    const auto stopped = answer(broken + more, R"(, "stop_sequences": ["STOP"])");
+    EXPECT_EQ(text_at(stopped, "stop_reason"), "stop_sequence");
+    EXPECT_EQ(text_at(stopped, "content.1.text"), words) << more;
+  }
 }
 
 // In a stream arguments are on their way before it shows that they are no JSON: the block is a tool_use with
@@ -322,6 +325,30 @@ TEST(CallFormats, BrokenCallsOfAStreamAreBlocksThatStopReasonDoesNotName) {
   EXPECT_NE(both.find(R"({"type":"content_block_stop","index":2})"), std::string::npos) << both;
   EXPECT_NE(both.find(R"("partial_json":"{\"city\": \"Rome\"}")"), std::string::npos) << both;
   EXPECT_NE(both.find(R"("stop_reason":"tool_use")"), std::string::npos) << both;
+}
+
+// In streams as in whole answers a broken call is incomplete, whatever follows, and a whole one completed.
+TEST(CallFormats, StatusOfCallsOfResponses) {
+  const ServedModel v31 = deepseek("deepseek-v3.1-tools");
+  const std::string call = deepseek_call(R"({"city": "Rome"})"), broken = deepseek_call(R"({"city": Rome})");
+  const std::string done = "event: response.output_item.done\n", key = R"("item":)";
+  for (const bool ends : {true, false})
+    for (const std::string& more : {std::string("And"), call, broken, std::string()}) {
+      const auto said = [&](const std::string& fields) {
+        return answer_of(v31, kResponses, responses_body(fields), broken + more, 1, ends);
+      };
+      const std::string whole = said(""), stream = said(R"(, "stream": true)");
+      std::string output;
+      for (std::size_t at = stream.find(done); at != std::string::npos; at = stream.find(done, at + 1)) {
+        const std::size_t begin = stream.find(key, at) + key.size();
+        output += (output.empty() ? "" : ",") + stream.substr(begin, stream.find("}\n\n", begin) - begin);
+      }
+      output = R"("output":[)" + output + "]";
+      EXPECT_NE(whole.find(output), std::string::npos) << output << "\n" << whole;
+      EXPECT_NE(stream.find(output), std::string::npos) << output << "\n" << stream;
+      EXPECT_EQ(text_at(parsed(whole), "output.0.status"), "incomplete");
+      EXPECT_TRUE(more != call || text_at(parsed(whole), "output.1.status") == "completed") << whole;
+    }
 }
 
 TEST(CallFormats, Kimi) {
@@ -388,10 +415,11 @@ TEST(CallFormats, Harmony) {
   EXPECT_EQ(text_at(said, "choices.0.message.content"), "Yes.");
   EXPECT_EQ(text_at(said, "choices.0.message.reasoning_content"), "It rains?");
   EXPECT_EQ(text_at(said, "choices.0.finish_reason"), "stop");
-  // Cut off in the call: no whole arguments, and no call for those that only take whole ones.
+  // Cut off in the call: no whole arguments, and words for those that only take whole ones.
   const std::string half = call.substr(0, call.size() - 1);
   const auto cut = parsed(answer_of(model, kMessages, messages_body(), half, 1, false));
-  EXPECT_EQ(text_at(cut, "content.0"), "(missing)");
+  EXPECT_EQ(text_at(cut, "content.0.text"),
+            R"([a call of weather that is not whole: {"city": "Rome", "days": 3])");
   // A stop string ends the text, not the thoughts before it in one piece with it.
   const auto stopped = parsed(answer_of(model, kChat, chat_body(R"(, "stop": ["?<"])"),
                                         thought + "<|channel|>final<|message|><Yes?<No", 1));

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "server/text_routes.h"
 #include "tests/server/support.h"
 
 namespace fourfold::server {
@@ -33,6 +34,20 @@ TEST(ChatExchange, WholeAnswer) {
           R"("completion_tokens":{},"total_tokens":{},"prompt_tokens_details":{"cached_tokens":3},)"
           R"("completion_tokens_details":{"reasoning_tokens":{}}}})",
           prompt, answer, prompt + answer, thinking));
+}
+
+// What the chat takes, /tokenize counts; schemas bound what is unsigned by 2^64 - 1.
+TEST(ChatExchange, TokenizeCountsThePromptOfTheChat) {
+  const std::string body =
+      with(R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object",)"
+           R"( "properties": {"x": {"type": "integer", "maximum": 18446744073709551615}}}}}])");
+  const auto prompt = make_exchange(kRoute, body, test_model())->submissions()[0].request.prompt;
+  EXPECT_NE(test_model().tokenizer.decode(prompt).find("18446744073709551615"), std::string::npos);
+  api::Notes notes;
+  const LongAnswer answer = tokenize_answer(body, test_model(), notes);
+  std::string whole;
+  for (std::string piece = answer.more(); !piece.empty(); piece = answer.more()) whole += piece;
+  EXPECT_EQ(at(parsed(whole), "count").integer(), std::ssize(prompt));
 }
 
 TEST(ChatExchange, Stream) {

@@ -44,11 +44,13 @@ TEST(MessagesExchange, Tools) {
   EXPECT_EQ(text_at(answer, "content.2.type"), "tool_use");
   EXPECT_EQ(text_at(answer, "content.2.id"), "toolu_ID");
   EXPECT_EQ(text_at(answer, "content.2.input.city"), "Rome");
-  // Cut off inside the call there is no call.
+  // Cut off inside the call there is no call, and what the model wrote is there in words.
   const std::string half = std::string(kCall).substr(0, std::string(kCall).find("</parameter>"));
   const auto cut = parsed(ask(kRoute, with(kTools), {.answer = half, .finish = engine::Finish::max_tokens}));
   EXPECT_EQ(text_at(cut, "stop_reason"), "max_tokens");
-  EXPECT_EQ(text_at(cut, "content.2"), "(missing)");
+  EXPECT_EQ(text_at(cut, "content.2.type"), "text");
+  EXPECT_EQ(text_at(cut, "content.2.text"), R"([a call of weather that is not whole: {"city": "Rome])");
+  EXPECT_EQ(text_at(cut, "content.3"), "(missing)");
 }
 
 // Whatever a parameter holds that is JSON, the answer has it as a stream does.

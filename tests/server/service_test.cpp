@@ -413,8 +413,9 @@ TEST(Service, TextRoutesAreVllms) {
                           R"({"messages":[{"role":"user","content":")" + std::string(900'000, 'a') + "\"}]}"))
                 .status,
             200);
-  for (const char* bad : {R"({"tokens":[-1]})", R"({"tokens":[320]})", R"({"tokens":[4294967296]})",
-                          R"({"tokens":[1.5]})", R"({"tokens":"1"})", "{}"})
+  for (const char* bad :
+       {R"({"tokens":[-1]})", R"({"tokens":[320]})", R"({"tokens":[4294967296]})",
+        R"({"tokens":[18446744073709551616]})", R"({"tokens":[1.5]})", R"({"tokens":"1"})", "{}"})
     EXPECT_EQ(server.ask(post("/detokenize", bad)).status, 400) << bad;
   EXPECT_EQ(parsed(server.ask(get("/v1/models"))).at("data").at(1).at("id").as_string(), "other");
   for (const char* name : {"/v1/models/made/up", "/v1/models/made%2Fup", "/v1/models/default"})

@@ -118,7 +118,7 @@ inline std::string ask(std::string_view route, std::string_view body, const Scri
 }
 
 inline text::jinja::Value parsed(std::string_view json) {
-  return text::jinja::parse_json(json, "answer", text::jinja::JsonRules::strict);
+  return text::jinja::parse_json(json, "answer", text::jinja::JsonRules::request);
 }
 
 // The prompt a request becomes.

@@ -140,8 +140,7 @@ class MessagesExchange final : public AnswerExchange {
   std::string whole() override {
     JsonWriter json;
     begin_message(json);
-    const std::vector<AnswerItem>& items = choices()[0].items();
-    for (const AnswerItem& item : items) write_block(json, item, &item == &items.back());
+    for (const AnswerItem& item : choices()[0].items()) write_block(json, item);
     json.end_array();
     write_stop(json);
     write_usage(json.key("usage"));
@@ -149,14 +148,11 @@ class MessagesExchange final : public AnswerExchange {
     return json.finish();
   }
 
-  void write_block(JsonWriter& json, const AnswerItem& item, bool is_last) const {
-    // A call that was cut off has no input that could be written; max_tokens says why it is not there. Only
-    // the last thing in an answer can have been cut off: any other is broken, and shown in the words that a
-    // conversation has for it.
-    const bool broken = item.kind == EventKind::call_begin && !item.complete;
-    if (broken && is_last && choices()[0].ending() != Ending::stop) return;
+  void write_block(JsonWriter& json, const AnswerItem& item) const {
     json.begin_object();
-    if (broken) {
+    if (item.kind == EventKind::call_begin && !item.complete) {
+      // Broken, or cut off: there is no input that could be written. What the model wrote is not dropped; it
+      // is in the words that a conversation has for it.
       json.member("type", "text").member("text", words_of_broken_call(item.name, item.text));
     } else if (item.kind == EventKind::thinking) {
       json.member("type", "thinking").member("thinking", item.text).member("signature", "");

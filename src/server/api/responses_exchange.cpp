@@ -207,7 +207,8 @@ class ResponsesExchange final : public AnswerExchange {
     for (const AnswerEvent& from : events) {
       const bool fills = from.kind == EventKind::call_arguments || from.kind == EventKind::call_end;
       if (!fills && (!open_ || from.kind == EventKind::call_begin || items_.back().kind != from.kind)) {
-        out += close_item(true);
+        // A call that is still open is broken: where its arguments are whole, its end has closed it.
+        out += close_item(open_ && items_.back().kind != EventKind::call_begin);
         out += open_item(from);
       }
       if (from.kind == EventKind::call_end) out += close_item(true);
@@ -258,7 +259,10 @@ class ResponsesExchange final : public AnswerExchange {
       item.logprobs = from.logprobs;
       items_.push_back(std::move(item));
     }
-    if (!items_.empty() && choices()[0].ending() == Ending::length) items_.back().complete = false;
+    // A call knows whether it is whole.
+    if (!items_.empty() && items_.back().kind != EventKind::call_begin &&
+        choices()[0].ending() == Ending::length)
+      items_.back().complete = false;
     keep();
     return finished_body();
   }

@@ -19,7 +19,6 @@ class JsonReader {
       : text_(text),
         what_(what),
         strict_(rules != JsonRules::python),
-        wide_(rules != JsonRules::strict),
         repeats_(rules == JsonRules::python || rules == JsonRules::answer) {}
 
   Value document() {
@@ -194,7 +193,6 @@ class JsonReader {
     if (!real) {
       std::int64_t whole = 0;
       if (std::from_chars(begin, end, whole).ec == std::errc()) return whole;
-      if (!wide_) refuse("an integer beyond 64 bits");
     }
     double out = 0;
     if (std::from_chars(begin, end, out).ec == std::errc::result_out_of_range) {
@@ -210,7 +208,7 @@ class JsonReader {
 
   std::string_view text_;
   std::string_view what_;
-  bool strict_, wide_, repeats_;
+  bool strict_, repeats_;
   int value_count_ = 0;
   std::size_t at_ = 0;
 };

@@ -11,8 +11,7 @@ namespace fourfold::text::jinja {
 
 enum class JsonRules {
   python,   // NaN and Infinity are numbers and the last of two equal members counts, as for Python's json
-  strict,   // neither, no integers beyond 64 bits, and at most kJsonValuesMax values
-  request,  // as strict, but with integers beyond 64 bits (WideInteger): schemas bound them by 2^64 - 1
+  request,  // neither, and at most kJsonValuesMax values
   answer,   // as request, and the last of two equal members counts: for what a model wrote and others will
             // read
 };

@@ -1,4 +1,5 @@
 // % and str.format of Python, for the conversions templates use.
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -24,15 +25,32 @@ std::string grouped(const std::string& digits) {
   return out;
 }
 
+bool is_float(const Value& value) { return value.is_real() && value.wide() == nullptr; }
+
+// As they stand behind its sign.
+std::string magnitude_digits(const Value& value, int base) {
+  if (const WideInteger* wide = value.wide()) {
+    if (base != 10)
+      throw TemplateFault(format("an integer beyond 64 bits cannot be written in base {}", base));
+    return wide->digits.substr(wide->digits.starts_with('-') ? 1 : 0);
+  }
+  const auto bits = static_cast<std::uint64_t>(value.integer());
+  const std::uint64_t magnitude = value.integer() < 0 ? 0 - bits : bits;
+  char digits[72];
+  const auto end = std::to_chars(digits, digits + sizeof digits, magnitude, base).ptr;
+  return std::string(digits, end);
+}
+
 // Without its sign.
-std::string integer_digits(std::uint64_t magnitude, const FormatSpec& spec) {
+std::string integer_digits(const Value& value, const FormatSpec& spec) {
   const int base = spec.type == 'x' || spec.type == 'X' ? 16
                    : spec.type == 'o'                   ? 8
                    : spec.type == 'b'                   ? 2
                                                         : 10;
-  char digits[72];
-  const auto end = std::to_chars(digits, digits + sizeof digits, magnitude, base).ptr;
-  std::string out(digits, end);
+  std::string out = magnitude_digits(value, base);
+  // A precision, which only % lets through, is the least number of digits.
+  if (const auto least = static_cast<std::size_t>(std::max(spec.precision, 0)); out.size() < least)
+    out.insert(0, least - out.size(), '0');
   if (spec.thousands && base == 10) out = grouped(out);
   if (spec.alternate && base != 10) out = (base == 16 ? "0x" : base == 8 ? "0o" : "0b") + out;
   if (spec.type == 'X') {
@@ -128,9 +146,14 @@ FormatSpec parse_spec(std::string_view text) {
   return spec;
 }
 
+// Whether a number is written as an integer: as is asked for, or as it is.
+bool writes_integer(const Value& value, const FormatSpec& spec) {
+  if (spec.type == 0 || spec.type == 'n') return !is_float(value);
+  return std::string_view("dxXob").find(spec.type) != std::string_view::npos;
+}
+
 TracedText formatted(Evaluator& evaluator, const Value& value, const FormatSpec& spec) {
-  const bool is_plain_number = value.is_integer() || (value.is_real() && value.wide() == nullptr);
-  const bool wants_text = spec.type == 's' || (spec.type == 0 && !is_plain_number);
+  const bool wants_text = spec.type == 's' || (spec.type == 0 && !value.is_integer() && !value.is_real());
   if (wants_text) {
     TracedText text = evaluator.text_of(value);
     if (spec.precision >= 0) text.cut(offset_of(text.bytes(), spec.precision));
@@ -140,16 +163,14 @@ TracedText formatted(Evaluator& evaluator, const Value& value, const FormatSpec&
     throw TemplateFault(
         format("a value of type {} cannot be formatted as '{}'", type_name(value), spec.type));
   }
-  const bool as_integer = spec.type == 'd' || spec.type == 'x' || spec.type == 'X' || spec.type == 'o' ||
-                          spec.type == 'b' || (spec.type == 0 && !value.is_real());
-  if (as_integer && value.is_real()) {
+  const bool as_integer = writes_integer(value, spec);
+  if (as_integer && is_float(value)) {
     throw TemplateFault(format("a float cannot be formatted as '{}'", spec.type));
   }
-  const bool negative = as_integer ? value.integer() < 0 : std::signbit(value.number());
+  const bool negative = std::signbit(value.number());
   const std::string sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
   if (!as_integer) return padded(sign, TracedText(real_digits(std::fabs(value.number()), spec)), spec, '>');
-  const auto bits = static_cast<std::uint64_t>(value.integer());
-  return padded(sign, TracedText(integer_digits(negative ? 0 - bits : bits, spec)), spec, '>');
+  return padded(sign, TracedText(integer_digits(value, spec)), spec, '>');
 }
 
 Value repr_of(Evaluator& evaluator, const Value& value) {
@@ -228,9 +249,9 @@ class PercentReader {
     }
     if (spec.align == '<') spec.zero = false;
     spec.type = type == 'i' || type == 'u' ? 'd' : type;
-    if (spec.type == 'd' && value.is_real() && !(std::fabs(value.real()) < 0x1p63))
+    if (spec.type == 'd' && is_float(value) && !(std::fabs(value.real()) < 0x1p63))
       throw TemplateFault("%d is given a number beyond 64 bits");
-    if (spec.type == 'd' && value.is_real())
+    if (spec.type == 'd' && is_float(value))
       return formatted(evaluator_, Value(static_cast<std::int64_t>(value.real())), spec);
     if (std::string_view("dxXofFeEgG").find(spec.type) == std::string_view::npos) {
       throw TemplateFault(format("the conversion %{} is not supported", type));
@@ -284,17 +305,19 @@ const Value& brace_argument(std::string_view name, const Arguments& arguments, s
 TracedText brace_field(Evaluator& evaluator, std::string_view field, const Arguments& arguments,
                        std::size_t& next) {
   const std::size_t name_end = std::min(field.find_first_of("!:"), field.size());
-  const Value& value = brace_argument(field.substr(0, name_end), arguments, next);
+  Value value = brace_argument(field.substr(0, name_end), arguments, next);
   std::string_view rest = field.substr(name_end);
-  bool as_repr = false;
   if (rest.size() >= 2 && rest[0] == '!') {
-    as_repr = rest[1] == 'r';
-    if (!as_repr && rest[1] != 's')
+    if (rest[1] != 'r' && rest[1] != 's')
       throw TemplateFault(format("the conversion !{} is not supported", rest[1]));
+    value = rest[1] == 'r' ? repr_of(evaluator, value) : Value(evaluator.text_of(value));
     rest.remove_prefix(2);
   }
   if (!rest.empty() && rest[0] == ':') rest.remove_prefix(1);
-  return formatted(evaluator, as_repr ? repr_of(evaluator, value) : value, parse_spec(rest));
+  const FormatSpec spec = parse_spec(rest);
+  if (spec.precision >= 0 && value.is_number() && writes_integer(value, spec))
+    throw TemplateFault("format: a precision is not allowed for an integer");
+  return formatted(evaluator, value, spec);
 }
 
 }  // namespace

@@ -20,9 +20,25 @@ constexpr std::size_t kWeightMax = std::size_t{1} << 60;
 
 std::size_t sum_of_weights(std::size_t a, std::size_t b) { return std::min(kWeightMax, a + b); }
 
-// An int64 against a double without rounding the integer first.
+int sign_of(const WideInteger& number) { return number.digits.starts_with('-') ? -1 : 1; }
+
+int compare_wide(const WideInteger& left, const WideInteger& right) {
+  const int sign = sign_of(left);
+  if (sign != sign_of(right)) return sign;
+  if (left.digits.size() != right.digits.size())
+    return left.digits.size() < right.digits.size() ? -sign : sign;
+  const int order = left.digits.compare(right.digits);
+  return order < 0 ? -sign : order > 0 ? sign : 0;
+}
+
+// No integer is rounded first, but one beyond 64 bits against a float: there its nearest float is compared.
 int compare_numbers(const Value& left, const Value& right) {
   const auto sign = [](auto a, auto b) { return a < b ? -1 : a > b ? 1 : 0; };
+  const WideInteger *wide_left = left.wide(), *wide_right = right.wide();
+  if (wide_left && wide_right) return compare_wide(*wide_left, *wide_right);
+  // It is beyond all integers of 64 bits, on the side of its sign.
+  if (wide_left && !right.is_real()) return sign_of(*wide_left);
+  if (wide_right && !left.is_real()) return -sign_of(*wide_right);
   if (!left.is_real() && !right.is_real()) return sign(left.integer(), right.integer());
   if (left.is_real() && right.is_real()) return sign(left.real(), right.real());
   if (left.is_real()) return -compare_numbers(right, left);

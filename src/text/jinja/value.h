@@ -38,9 +38,10 @@ struct Text {
   bool markup = false;
 };
 
-// An integer beyond 64 bits: computed with as the nearest float, written in its own digits.
+// An integer beyond 64 bits: written in its own digits and compared by them with other integers; for all
+// else, sums and comparisons with floats, the nearest float.
 struct WideInteger {
-  std::string digits;  // with a minus where it is below zero
+  std::string digits;  // with a minus where it is below zero, and no zeros in front
   double nearest;
 };
 
