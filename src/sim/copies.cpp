@@ -59,9 +59,15 @@ void Copies::bulk_load(Thread& thread, void* to, const void* from, int bytes, co
   pieces_.push_back({copy, start, size - start});
 }
 
+// The oldest, or any: then the newest takes its place, for hundreds of threads may have arrivals here.
 void Copies::land_arrival(std::size_t chosen) {
   const Arrival arrival = std::move(arrivals_[chosen]);
-  arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(chosen));
+  if (chosen == 0) {
+    arrivals_.pop_front();
+  } else {
+    if (chosen + 1 < arrivals_.size()) arrivals_[chosen] = std::move(arrivals_.back());
+    arrivals_.pop_back();
+  }
   for (const PendingCopy& copy : arrival.copies) {
     if (!copy.landed) std::memcpy(block_.shared().data() + copy.to, copy.from, copy.bytes);
     block_.shared().settle_copy(copy.to, copy.bytes, make_epoch(arrival.thread, arrival.clock));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "sim/dice.h"
@@ -68,7 +69,7 @@ class Copies {
   Block& block_;
   std::vector<Bulk> bulk_;
   std::vector<Piece> pieces_;
-  std::vector<Arrival> arrivals_;
+  std::deque<Arrival> arrivals_;
 };
 
 }  // namespace fourfold::sim
