@@ -132,7 +132,7 @@ void compare_absorbed(StepRun& run, const mla::AbsorbParams& joined, std::size_t
   const auto query = run.read(joined.turn.query, queries);
   if (joined.cache_blocks > 0) {
     mla::LatentRowsParams cache = joined.cache;
-    cache.pages = run.upload(std::vector<unsigned char>(page_bytes), "pages of latent_rows");
+    cache.pages = run.upload(std::vector<unsigned char>(page_bytes, 0xFF), "pages of latent_rows");
     run.launch(mla::latent_rows_row(latent, element_of(run)), mla::latent_rows_blocks(rows), cache);
     compare_same(run, pages, cache.pages);
   }
