@@ -1,11 +1,6 @@
 # The machine code of the built rows against the plan, and the proof that the check finds what it looks for. Included when
 # nvcc was found.
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
-add_executable(cubin_plan ${CMAKE_CURRENT_LIST_DIR}/cubin_plan.cpp)
-target_link_libraries(cubin_plan PRIVATE fourfold_plan fourfold_all_rows)
-target_compile_options(cubin_plan PRIVATE -O0)  # it prints constants
-set(plan ${CMAKE_CURRENT_BINARY_DIR}/cubin_plan.txt)
-add_custom_command(TARGET cubin_plan POST_BUILD COMMAND cubin_plan > ${plan} VERBATIM)
 set(check ${PROJECT_SOURCE_DIR}/tools/check_cubins.py)
 set(built)
 set(counted)
@@ -23,12 +18,19 @@ endforeach()
 if(TARGET fourfold_rows_Hopper)
   list(APPEND built --code ${CMAKE_CURRENT_LIST_DIR}/one_user_code.txt)
 endif()
-if(built)
-  add_test(NAME kernels.cubins COMMAND ${Python3_EXECUTABLE} ${check} --plan ${plan} ${built})
-endif()
 add_test(NAME kernels.cubins_finds_faults
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/check_cubins_test.py ${FOURFOLD_NVCC} ${check}
     ${CMAKE_CURRENT_BINARY_DIR}/faulty_rows)
+if(NOT built)
+  return()
+endif()
+
+add_executable(cubin_plan ${CMAKE_CURRENT_LIST_DIR}/cubin_plan.cpp)
+target_link_libraries(cubin_plan PRIVATE fourfold_plan fourfold_all_rows)
+target_compile_options(cubin_plan PRIVATE -O0)  # it prints constants
+set(plan ${CMAKE_CURRENT_BINARY_DIR}/cubin_plan.txt)
+add_custom_command(TARGET cubin_plan POST_BUILD COMMAND cubin_plan > ${plan} VERBATIM)
+add_test(NAME kernels.cubins COMMAND ${Python3_EXECUTABLE} ${check} --plan ${plan} ${built})
 
 # The committed instruction counts are those of this compiler; another one's may differ.
 get_filename_component(nvcc_folder ${FOURFOLD_NVCC} DIRECTORY)
