@@ -96,10 +96,10 @@ TEST_P(GpuFamilies, OnTwoRanksAreWithinTheirBounds) {
 // cache, plain, with windows and of latent vectors; --long all.
 TEST_P(GpuFamilies, ARowHasTheSameBitsInEveryBatch) {
   const std::string& shape = GetParam().shape;
-  if (!test::wants_all() && shape != "tiny-minimax-odd" && shape != "tiny-gpt-oss" &&
-      shape != "tiny-deepseek-odd")
+  if (!test::wants_all() && shape != "tiny-minimax-odd" && shape != "tiny-deepseek-odd")
     GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
-  expect_same_bits(model(), Activations::w4a16);
+  // On SM120 random_batches_test.cpp has latent vectors.
+  if (test::wants_all() || !model().config.latent) expect_same_bits(model(), Activations::w4a16);
   if (model().config.latent) expect_same_bits(model(), Activations::w4a16, plan::kSm90);
 }
 

@@ -7,6 +7,7 @@
 
 #include "tests/model/cuda/simulated.h"
 #include "tests/model/made_models.h"
+#include "tests/support/long_test.h"
 
 namespace fourfold::model {
 namespace {
@@ -73,16 +74,39 @@ Ran run(const Loaded& model, const StepWays& ways) {
   return ran;
 }
 
+// One step of nine rows with all of them; then without each.
 TEST(StepWays, GiveTheSameBits) {
   const MadeModel model(wide_shape(), "bf16");
-  const Ran before = run(model.loaded, {.grids_by_context = false, .sums_norm = false}),
-            after = run(model.loaded, {});
-  EXPECT_EQ(before.logits, after.logits);
-  // A sum and a norm in each of four layers are one kernel, in both steps.
-  EXPECT_EQ(before.sum_norms, 0);
-  EXPECT_EQ(after.sum_norms, 8);
-  EXPECT_EQ(before.norms - after.norms, 8);
-  EXPECT_EQ(before.sums - after.sums, 8);
+  const Ran after = run(model.loaded, {});
+  {
+    SCOPED_TRACE("a sum and a norm in each of four layers are one kernel, in both steps");
+    const Ran before = run(model.loaded, {.grids_by_context = false, .sums_norm = false});
+    EXPECT_EQ(before.logits, after.logits);
+    EXPECT_EQ(before.sum_norms, 0);
+    EXPECT_EQ(after.sum_norms, 8);
+    EXPECT_EQ(before.norms - after.norms, 8);
+    EXPECT_EQ(before.sums - after.sums, 8);
+  }
+  {
+    SCOPED_TRACE("behind three of four layers another one reads normed rows; behind the last the head does");
+    const Ran before = run(model.loaded, {.combines_norm = false});
+    EXPECT_EQ(before.logits, after.logits);
+    EXPECT_EQ(before.combine_norms, 0);
+    EXPECT_EQ(before.combines, 8);
+    EXPECT_EQ(after.combine_norms, 6);
+    EXPECT_EQ(after.combines, 2);
+    EXPECT_EQ(before.norms - after.norms, 6);
+  }
+  {
+    SCOPED_TRACE("a table beside a shared expert, whose rows have one segment of columns");
+    const Ran before = run(model.loaded, {.many_tables = false});
+    EXPECT_EQ(before.logits, after.logits);
+    EXPECT_EQ(before.tables, 0);
+    EXPECT_EQ(before.routes, 8);
+    EXPECT_EQ(after.tables, 8);
+    EXPECT_EQ(after.routes, 0);
+    EXPECT_EQ(before.multiplies - after.multiplies, 8);
+  }
 }
 
 // A bf16 router beside an FP4 shared expert, and rows of 576 columns, two segments of K: the pairs of four
@@ -99,30 +123,6 @@ TEST(StepWays, PairsOfManyRowsGiveTheSameBits) {
   EXPECT_EQ(before.multiplies - after.multiplies, 2 * after.pairs);
   EXPECT_EQ(before.sums - after.sums, 2 * after.pairs);
   EXPECT_EQ(before.norms, after.norms);
-}
-
-// Behind three of four layers another one reads normed rows, in two steps; behind the last the head does.
-TEST(StepWays, CombinedAndNormedRowsHaveTheSameBits) {
-  const MadeModel model(wide_shape(), "bf16");
-  const Ran before = run(model.loaded, {.combines_norm = false}), after = run(model.loaded, {});
-  EXPECT_EQ(before.logits, after.logits);
-  EXPECT_EQ(before.combine_norms, 0);
-  EXPECT_EQ(before.combines, 8);
-  EXPECT_EQ(after.combine_norms, 6);
-  EXPECT_EQ(after.combines, 2);
-  EXPECT_EQ(before.norms - after.norms, 6);
-}
-
-// In each of four layers, in two steps; the shared expert's rows have one segment of columns.
-TEST(StepWays, TablesBesideASharedExpertGiveTheSameBits) {
-  const MadeModel model(wide_shape(), "bf16");
-  const Ran before = run(model.loaded, {.many_tables = false}), after = run(model.loaded, {});
-  EXPECT_EQ(before.logits, after.logits);
-  EXPECT_EQ(before.tables, 0);
-  EXPECT_EQ(before.routes, 8);
-  EXPECT_EQ(after.tables, 8);
-  EXPECT_EQ(after.routes, 0);
-  EXPECT_EQ(before.multiplies - after.multiplies, 8);
 }
 
 // A prompt; then one row of it alone, launched and recorded, two and nine at once. Counted: the launches of a
@@ -169,27 +169,35 @@ LatentRun run_latent(const Loaded& model, const StepWays& ways, const plan::Arch
 // Three layers. With nine rows the query's latent is normed in front, with one by its matrix; a latent that
 // is narrower than its matrix is packed, or none, goes its own way.
 TEST(StepWays, JoinedLaunchesOfLatentAttentionGiveTheSameBits) {
-  for (const char* shape : {"tiny-mistral", "tiny-mistral-odd", "tiny-deepseek-odd"})
-    for (const plan::ArchFacts* arch : {&plan::kSm90, &plan::kSm120}) {
-      SCOPED_TRACE(shape);
-      const MadeModel model(checkpoint::find_shape(shape), "bf16");
-      LatentRun before = run_latent(model.loaded, {.grids_by_context = false, .joins_latent = false}, *arch),
-                after = run_latent(model.loaded, {}, *arch);
-      EXPECT_EQ(before.logits, after.logits);
-      const int layers = before.one["attend_latent"];
-      EXPECT_EQ(before.one["latent_rows"], layers);
-      EXPECT_EQ(before.one["head_linear"], 2 * layers);
-      EXPECT_EQ(before.one["absorb_queries"] + before.one["combine_expand"], 0);
-      for (auto* counts : {&after.one, &after.nine}) {
-        EXPECT_EQ((*counts)["absorb_queries"], layers);
-        EXPECT_EQ((*counts)["combine_expand"], layers);
-        EXPECT_EQ((*counts)["turn_queries"] + (*counts)["head_linear"] + (*counts)["combine_splits"], 0);
-      }
-      const bool is_packed = std::string_view(shape) == "tiny-mistral";
-      const bool has_latent = std::string_view(shape) != "tiny-deepseek-odd";
-      EXPECT_EQ(after.one["latent_rows"], has_latent && !is_packed ? layers : 0);
-      EXPECT_EQ(after.nine["latent_rows"], has_latent ? layers : 0);
+  struct Case {
+    const char* shape;
+    const plan::ArchFacts* arch;
+    bool in_long_alone;
+  };
+  for (const auto& [shape, arch, in_long_alone] :
+       {Case{"tiny-mistral", &plan::kSm90, true}, Case{"tiny-mistral", &plan::kSm120, false},
+        Case{"tiny-mistral-odd", &plan::kSm90, false}, Case{"tiny-mistral-odd", &plan::kSm120, true},
+        Case{"tiny-deepseek-odd", &plan::kSm90, false}, Case{"tiny-deepseek-odd", &plan::kSm120, true}}) {
+    if (in_long_alone && !test::wants_all()) continue;
+    SCOPED_TRACE(shape);
+    const MadeModel model(checkpoint::find_shape(shape), "bf16");
+    LatentRun before = run_latent(model.loaded, {.grids_by_context = false, .joins_latent = false}, *arch),
+              after = run_latent(model.loaded, {}, *arch);
+    EXPECT_EQ(before.logits, after.logits);
+    const int layers = before.one["attend_latent"];
+    EXPECT_EQ(before.one["latent_rows"], layers);
+    EXPECT_EQ(before.one["head_linear"], 2 * layers);
+    EXPECT_EQ(before.one["absorb_queries"] + before.one["combine_expand"], 0);
+    for (auto* counts : {&after.one, &after.nine}) {
+      EXPECT_EQ((*counts)["absorb_queries"], layers);
+      EXPECT_EQ((*counts)["combine_expand"], layers);
+      EXPECT_EQ((*counts)["turn_queries"] + (*counts)["head_linear"] + (*counts)["combine_splits"], 0);
     }
+    const bool is_packed = std::string_view(shape) == "tiny-mistral";
+    const bool has_latent = std::string_view(shape) != "tiny-deepseek-odd";
+    EXPECT_EQ(after.one["latent_rows"], has_latent && !is_packed ? layers : 0);
+    EXPECT_EQ(after.nine["latent_rows"], has_latent ? layers : 0);
+  }
 }
 
 TEST(StepWays, AreNamed) {
