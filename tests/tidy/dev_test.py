@@ -61,7 +61,9 @@ class Dev(unittest.TestCase):
                     (folder / "CMakeFiles" / "Hopper_dense_0.cu.o").touch()
                 (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{'echo GPU 0: a card' if gpu else 'exit 9'}\n")
                 (folder / "nvidia-smi").chmod(0o755)
-                (folder / "python3").write_text(f"#!/bin/sh\n[ \"$*\" = 'tools/long_result.py --done machine-code' ] && {'true' if passed else 'false'}\n")
+                (folder / "python3").write_text(f"""#!/bin/sh
+[ "$*" = 'tools/long_result.py --done machine-code' ] && {'true' if passed else 'false'}
+""")
                 (folder / "python3").chmod(0o755)
 
                 def answer(question):
