@@ -19,17 +19,18 @@ DEFINED = [re.compile(pattern) for pattern in (
     r"[\w:<>,&*\s\[\]().]*?[ &*](\w+)(?:\(|\{| = |\[|;)",
 )]
 USED = re.compile(r"(?<![\w.:>])(\w+)")  # a name without its namespace means a neighbour's if it has one
-WORDS = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|//[^\n]*', re.DOTALL)  # literals and comments
+# Literals and comments; 1'000 is no literal.
+WORDS = re.compile(r"""R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:[^'\\\n]|\\[^\n]+?)'|//[^\n]*""", re.DOTALL)
 
 
 def names_of(path):
     """({name that a file keeps to itself: what nobody else's may differ from}, all names that it uses)."""
-    text = WORDS.sub('""', pathlib.Path(path).read_text())
+    text = WORDS.sub('""', pathlib.Path(path).read_text().replace("\n}  // namespace\n", "\n} namespace\n"))
     own, every, is_own = {}, set(USED.findall(text)), False
     for line in text.splitlines():
         if line.startswith("namespace {"):
             is_own = True
-        elif line == '}  ""' and is_own:
+        elif line == "} namespace":
             is_own = False
         elif line and line[0] not in " /}":
             name = next((found.group(1) for found in (pattern.match(line) for pattern in DEFINED) if found), None)

@@ -14,6 +14,7 @@ add_test(NAME count_instructions.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CUR
 add_test(NAME sbom.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/sbom_test.py)
 add_test(NAME compare_families.can_fail
   COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/compare_families_test.py)
+add_test(NAME together.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/together_test.py)
 add_test(NAME mutate.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/mutate_test.py)
 add_test(NAME by_turns.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/by_turns_test.py)
 add_test(NAME docs.result_tables COMMAND ${FOURFOLD_PYTHON} ${tools}/result_tables.py ${PROJECT_SOURCE_DIR} --check)
