@@ -4,7 +4,8 @@ long_result.py --age                                          one line for ./dev
 long_result.py --here                                         the tree as it is now
 long_result.py --record PART HERE STATUS SECONDS SAYS [NOTE]  HERE: the tree before the part began; STATUS: what the
                                                               command ended with; 77 is skipped
-long_result.py --done PART                                    ends with 0 where PART has passed with what it reads
+long_result.py --done PART [WORDS]                            ends with 0 where PART has passed with what it reads, and its
+                                                              line has these words
 
 `here` is the newest commit that changed more than docs, so committing a result does not make it old; with + where
 there are changes that no commit has. A result holds until something changes that its part reads (READS). In a copy
@@ -21,42 +22,42 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULT = pathlib.Path(os.environ.get("FOURFOLD_LONG_RESULT", ROOT / "docs" / "long-test.txt"))
-HEAD = """Results of ./dev test --long, which goes on with the parts that have not passed at its commit. A line is written
-when its part ends: verdict, date, commit (+: with changes on top), machine, time, part.
+HEAD = """Results of ./dev test --long, which goes on with the parts that have not passed with what they read. A line is
+written when its part ends: verdict, date, commit (+: with changes on top), machine, time, part.
 """
 SKIPPED = 77
 
-# What a part's verdict depends on, where that is not everything but docs: paths as git has them. Whoever changes a
-# part's command runs it again.
-BUILD = ("CMakeLists.txt", "CMakePresets.json", "cmake", "tests/CMakeLists.txt")
+# What a part's verdict depends on, where that is not everything but docs: paths as git has them. Whole folders, for a file
+# that is forgotten here makes an old verdict stand; every part reads its own command.
+BUILD = ("CMakeLists.txt", "CMakePresets.json", "cmake", "tests/CMakeLists.txt", "tools/long_test.sh", "tools/setup.sh", "dev")
 ROWS = (*BUILD, "src/base", "src/plan", "src/kernels")
-KERNELS = (*ROWS, "src/sim", "tests/kernels")
-PACKAGE = (*BUILD, "src", "include", "packaging", "python", "tools/package.sh", "tools/package_test.sh", "tools/sbom.py")
-SOURCES = (*BUILD, "src", "include", "tests", ":!tests/clients", ":!tests/page", ":!tests/tidy", ":!tests/packaging")
+KERNELS = (*ROWS, "src/sim", "src/cli", "tests/kernels", "tests/support")
+BINDINGS = (*KERNELS, "include", "python", "examples", "tests/packaging", "tests/clients", "tools/vllm_test.sh")
+PRODUCT = (".", ":!docs", ":!bench/results", ":!tests")
+SOURCES = (*BUILD, "src", "include", "models", "tests", ":!tests/clients", ":!tests/page", ":!tests/tidy", ":!tests/packaging")
 READS = {
-    "machine-code": (*ROWS, "tests/kernels/cubins.cmake", "tests/kernels/cubin_plan.cpp",
-                     "tests/kernels/check_cubins_test.py", "tests/kernels/one_user_code.txt",
-                     "tools/check_cubins.py", "tools/count_instructions.py"),
+    "machine-code": (*ROWS, "tests/kernels", "tools/check_cubins.py", "tools/count_instructions.py", ":!tests/kernels/*_test.cpp"),
     "mutations-layer": KERNELS,
     "mutations-step": KERNELS,
     "seeds": KERNELS,
-    "torch": (*KERNELS, "include", "python/fourfold-torch", "tests/packaging/torch_test.py"),
-    "vllm": (*KERNELS, "include", "python", "tools/vllm_test.sh"),
-    "package-wheel": PACKAGE,
-    "package-wheel-x86-64": PACKAGE,
-    "package-deb": PACKAGE,
-    "package-image": PACKAGE,
+    "torch": BINDINGS,
+    "vllm": BINDINGS,
+    "package-wheel": PRODUCT,
+    "package-wheel-x86-64": PRODUCT,
+    "package-deb": PRODUCT,
+    "package-image": PRODUCT,
 }
 READS |= dict.fromkeys(("families", "shortened", "scenarios", "long-prompt", "storyteller-fp4", "soak"), SOURCES)
 ALL = (".", ":!docs")
 
 
 def git(*words):
+    """What git says, or None where it fails or is not there."""
     try:
         done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
     except FileNotFoundError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def here():
@@ -68,8 +69,7 @@ def holds(part, commit):
     """Whether what the part reads is what it was at the commit; not where the commit is unknown here."""
     if commit.endswith("+"):
         return False
-    return subprocess.run(["git", "-C", str(ROOT), "diff", "--quiet", commit, "--", *READS.get(part, ALL)],
-                          capture_output=True).returncode == 0
+    return commit == here() or git("diff", "--quiet", commit, "--", *READS.get(part, ALL)) is not None
 
 
 def machine():
@@ -107,9 +107,9 @@ def record(part, tree, status, seconds, says, note=""):
     print(line)
 
 
-def is_done(part):
+def is_done(part, words=""):
     row = read().get(part)
-    return row is not None and row[0] == "passed" and holds(part, row[2])
+    return row is not None and row[0] == "passed" and words in row[3] and holds(part, row[2])
 
 
 def age_line(today):
@@ -121,7 +121,7 @@ def age_line(today):
     days = (today - datetime.date.fromisoformat(oldest)).days
     older = sum(not holds(part, row[2]) for part, row in rows.items())
     return (f"long test: {passed} of {len(rows)} parts passed, the oldest {days} days ago; "
-            f"what {older} of them read has changed since (docs/long-test.txt)")
+            f"what {older} of them read has changed since, or their commit is not known here (docs/long-test.txt)")
 
 
 def main(words):
@@ -131,8 +131,8 @@ def main(words):
         print(here())
     elif words[:1] == ["--record"] and len(words) in (6, 7):
         record(*words[1:])
-    elif words[:1] == ["--done"] and len(words) == 2:
-        return 0 if is_done(words[1]) else 1
+    elif words[:1] == ["--done"] and len(words) in (2, 3):
+        return 0 if is_done(*words[1:]) else 1
     else:
         sys.exit(__doc__)
     return 0

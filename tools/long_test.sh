@@ -4,8 +4,8 @@
 # Where there are many cores, several may be run at once: ./dev test --long PART & ./dev test --long OTHER ...
 # And ./dev test --sanitize, a part of it. Sourced by dev.
 
-# long_part NAME "what it is" command...: unless it passed at this commit; one that ends with 77 was skipped, and its last
-# line says why.
+# long_part NAME "what it is" command...: unless it passed with what it reads (tools/long_result.py); one that ends with 77
+# was skipped, and its last line says why.
 long_part() {
   local name=$1 says=$2 start=$SECONDS status log note= before
   shift 2
@@ -25,7 +25,8 @@ long_part() {
   status=${PIPESTATUS[0]}
   set -e
   note=$(sed -n 's/^  skipped: //p' "$log" | paste -sd ' ')
-  if [[ -n $note ]]; then note="skipped: $note"; fi
+  note="${note:+skipped: $note; }$(sed -n 's/^  noted: //p' "$log")"
+  note=${note%; }
   if [[ $status -eq 77 ]]; then note=$(tail -n 1 "$log"); fi
   rm -f "$log"
   python3 tools/long_result.py --record "$name" "$before" "$status" "$((SECONDS - start))" "$says" "$note"
@@ -146,7 +147,7 @@ shortened() {
 
 # The rows of every chip as machine code, against the plan.
 machine_code() {
-  if ! command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then echo "nvcc is not installed"; return 77; fi
+  if [[ -z $(nvcc_release) ]]; then echo "nvcc is not installed"; return 77; fi
   local nvdisasm  # counts instructions; many toolkits come without it
   if ! nvdisasm=$(PATH=$PATH:/usr/local/cuda/bin command -v nvdisasm); then
     python3 -m pip --quiet --disable-pip-version-check install --target build-machine-code/python \
@@ -156,6 +157,7 @@ machine_code() {
   cmake --preset cuda -B build-machine-code -DFOURFOLD_TESTS=ON -DFOURFOLD_NVDISASM="$nvdisasm" >/dev/null
   python3 tools/progress.py ninja build-machine-code "$jobs" fourfold_kernels_cuda fourfold_gpu cubin_plan
   ctest --test-dir build-machine-code -R '^kernels\.(cubins|instruction_counts)' --output-on-failure
+  echo "  noted: $(nvcc_release)"
 }
 
 scenarios() {
@@ -242,7 +244,7 @@ all_long_parts() {
   long_part clients "agents, routers and clients (docs/agents-test.txt)" real_clients
 }
 
-# command_long_test [--list] [PART...]: those parts, or all that have not passed at this commit.
+# command_long_test [--list] [PART...]: those parts, or all that have not passed with what they read.
 command_long_test() {
   long_verdict=passed
   long_list=no

@@ -84,10 +84,11 @@ chat_page() {
 }
 
 # Without a GPU the CUDA kernels would be compiled for nobody: the simulator runs the same source. A build that has
-# them keeps them.
+# them, or that ./dev test made without them, stays as it is.
 leave_out_cuda() {
   if nvidia-smi -L >/dev/null 2>&1; then return; fi
   if ! command -v nvcc >/dev/null && [[ ! -x /usr/local/cuda/bin/nvcc ]]; then return; fi
+  keep_chips=yes
   if [[ -f build/configured ]] && ! grep -q 'FOURFOLD_CUDA=off' build/configured; then return; fi
   echo "There is nvcc but no NVIDIA GPU: the CUDA kernels are left to ./dev build and ./dev test."
   FOURFOLD_CMAKE="${FOURFOLD_CMAKE:-} -DFOURFOLD_CUDA=off"
