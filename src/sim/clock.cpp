@@ -6,8 +6,7 @@ namespace fourfold::sim {
 namespace {
 
 // Signed clocks, for SSE2 and NEON compare signed words, and clocks stay below 2^21. Joins are a tenth of
-// what the simulator does; eight lanes and a maximum of their own, which x86-64 has from AVX2 on, make them a
-// third.
+// what the simulator does; the eight lanes and the maximum that x86-64 has from AVX2 on take a third off.
 typedef std::int32_t Lanes4 __attribute__((vector_size(16)));
 typedef std::int32_t Lanes8 __attribute__((vector_size(32)));
 

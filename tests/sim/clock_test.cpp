@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+#include <vector>
+
 namespace fourfold::sim {
 namespace {
 
@@ -19,6 +23,30 @@ TEST(Clock, JoinsComponentByComponent) {
   EXPECT_EQ(a->fenced[6], 1u);
   EXPECT_EQ(a->visible, 4u);
   EXPECT_FALSE(pool.join(*a, *b));
+}
+
+// Any number of parties, so any number of SIMD registers; the last ones are partly used.
+TEST(Clock, JoinsAreMaximaAndSayWhetherAnythingGrew) {
+  std::mt19937 random(3);
+  for (std::uint32_t parties = 1; parties <= 70; ++parties) {
+    ClockPool pool(parties, 70);
+    ClockRef a = pool.zero(), b = pool.zero();
+    for (int round = 0; round < 20; ++round) {
+      // A round in two changes one component, to more, less or the same.
+      const std::uint32_t changed = round % 2 == 0 ? parties : 1;
+      for (std::uint32_t i = 0; i < changed; ++i)
+        b->happened[changed == 1 ? random() % parties : i] = random() % (kClockMax + 1);
+      std::vector<std::uint32_t> wanted(a->happened, a->happened + parties);
+      bool grows = false;
+      for (std::uint32_t i = 0; i < parties; ++i) {
+        grows = grows || b->happened[i] > wanted[i];
+        wanted[i] = std::max(wanted[i], b->happened[i]);
+      }
+      ASSERT_EQ(pool.join(*a, *b), grows) << parties << " parties, round " << round;
+      ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), a->happened))
+          << parties << " parties, round " << round;
+    }
+  }
 }
 
 TEST(Clock, ReusesWhatNobodyHolds) {
