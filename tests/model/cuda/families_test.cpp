@@ -92,13 +92,12 @@ TEST_P(GpuFamilies, OnTwoRanksAreWithinTheirBounds) {
   expect_fine(*backend::prepare_sim(model(), all, evaluate::trace_capacity(wanted.prompts())), wanted);
 }
 
-// Prompts over a latent cache have kernels of their own on Hopper. ./dev test runs a family with each kind of
-// cache, plain, with windows and of latent vectors; --long all.
+// Prompts over a latent cache have kernels of their own on Hopper. ./dev test runs a plain cache and, on
+// Hopper, latent vectors (random_batches_test.cpp has windows, and latent vectors on SM120); --long all.
 TEST_P(GpuFamilies, ARowHasTheSameBitsInEveryBatch) {
   const std::string& shape = GetParam().shape;
   if (!test::wants_all() && shape != "tiny-minimax-odd" && shape != "tiny-deepseek-odd")
     GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
-  // On SM120 random_batches_test.cpp has latent vectors.
   if (test::wants_all() || !model().config.latent) expect_same_bits(model(), Activations::w4a16);
   if (model().config.latent) expect_same_bits(model(), Activations::w4a16, plan::kSm90);
 }

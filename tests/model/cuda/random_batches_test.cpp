@@ -1,5 +1,5 @@
-// Random batches on the simulated GPU, over a latent cache on both chips and with windows: every row has the
-// bits that its sequence has alone, where generated tokens come one at a time.
+// Random batches on the simulated GPU, over a latent cache and with windows: every row has the bits that its
+// sequence has alone, where generated tokens come one at a time.
 #include <algorithm>
 #include <vector>
 
@@ -21,13 +21,14 @@ void PrintTo(const GpuWay& way, std::ostream* out) {
   *out << way.shape << " " << way.format << " " << way.arch->name;
 }
 
-// batches: that have generated rows. Sequences in several slots have the same tokens where there are fewer.
+// batches: that have generated rows. Sequences in several slots have the same tokens where there are fewer; a
+// page has 64 positions, and each of these has two.
 struct Size {
   std::int32_t slots, streams;
   std::int64_t prompt, length;
   int batches;
 };
-constexpr Size kSome{.slots = 4, .streams = 1, .prompt = 24, .length = 40, .batches = 8};
+constexpr Size kSome{.slots = 4, .streams = 2, .prompt = 56, .length = 72, .batches = 8};
 constexpr Size kAll{.slots = 10, .streams = 3, .prompt = 70, .length = 110, .batches = 500};
 
 // Sequences that begin anew when they end: prompts in chunks beside generated tokens, drafts that stand
