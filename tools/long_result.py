@@ -8,22 +8,25 @@ long_result.py --done PART [WORDS]                            ends with 0 where 
                                                               line has these words
 
 `here` is the newest commit that changed more than docs, so committing a result does not make it old; with + where
-there are changes that no commit has. A result holds until something changes that its part reads (READS). In a copy
-without git, FOURFOLD_COMMIT names the tree. FOURFOLD_LONG_NOTE is what a reader must know of the machine: which
+there are changes that no commit has. A result holds until something changes that its part reads (READS): behind the commit
+is a digest of that, which a shallow clone has as well. In a copy without git it is `-`, and FOURFOLD_COMMIT names the
+tree. FOURFOLD_LONG_NOTE is what a reader must know of the machine: which
 packages it lacks. Several parts may be run at once.
 """
 import datetime
 import fcntl
+import hashlib
 import os
 import pathlib
 import platform
 import subprocess
 import sys
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULT = pathlib.Path(os.environ.get("FOURFOLD_LONG_RESULT", ROOT / "docs" / "long-test.txt"))
 HEAD = """Results of ./dev test --long, which goes on with the parts that have not passed with what they read. A line is
-written when its part ends: verdict, date, commit (+: with changes on top), machine, time, part.
+written when its part ends: verdict, date, commit (+: with changes on top), digest of what it reads, machine, time, part.
 """
 SKIPPED = 77
 
@@ -65,27 +68,46 @@ def here():
     return commit + ("+" if git("status", "--porcelain", "--untracked-files=no", "--", *ALL) else "")
 
 
-def holds(part, commit):
-    """Whether what the part reads is what it was at the commit; not where the commit is unknown here."""
-    if commit.endswith("+"):
+def digest(part):
+    """Of what the part reads, as it is committed; - where git does not say."""
+    paths = READS.get(part, ALL)
+    listed = git("ls-files", "-s", "--", *paths)
+    if not listed or git("status", "--porcelain", "--untracked-files=no", "--", *paths):
+        return "-"
+    return hashlib.sha256(listed.encode()).hexdigest()[:12]
+
+
+def holds(part, row):
+    """Whether what the part reads is what it was when it passed."""
+    if row.tree.endswith("+"):
         return False
-    return commit == here() or git("diff", "--quiet", commit, "--", *READS.get(part, ALL)) is not None
+    if row.reads == "-":
+        return row.tree == here()
+    return row.reads == digest(part)
 
 
 def machine():
     return f"{platform.machine()}/{os.cpu_count()}"
 
 
+class Row(typing.NamedTuple):
+    verdict: str
+    date: str
+    tree: str
+    reads: str
+    line: str
+
+
 def read():
-    """{part: (verdict, date, commit, line)}, in the order of the file."""
+    """{part: its Row}, in the order of the file."""
     if not RESULT.exists():
         return {}
     rows = {}
     for line in RESULT.read_text().splitlines():
         words = line.split()
         if words and words[0] in ("passed", "FAILED", "skipped"):
-            verdict, date, commit, _, _, _, part = words[:7]
-            rows[part.rstrip(":")] = (verdict, date, commit, line)
+            verdict, date, tree, reads, _, _, _, part = words[:8]
+            rows[part.rstrip(":")] = Row(verdict, date, tree, reads, line)
     return rows
 
 
@@ -94,34 +116,34 @@ def record(part, tree, status, seconds, says, note=""):
     if here() != tree:
         verdict, note = "FAILED", f"the tree changed while it ran: {here()} at the end"
     note = "; ".join(words for words in (note, os.environ.get("FOURFOLD_LONG_NOTE")) if words)
-    today = datetime.date.today().isoformat()
-    line = (f"{verdict:7} {today} {tree:10} {machine():10} {max(1, round(int(seconds) / 60)):4} min  {part}: {says}"
+    today, reads = datetime.date.today().isoformat(), digest(part)
+    line = (f"{verdict:7} {today} {tree:10} {reads:12} {machine():10} {max(1, round(int(seconds) / 60)):4} min  {part}: {says}"
             + (f" ({note})" if note else ""))
     folder = os.open(RESULT.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)  # until this ends
     rows = read()
-    rows[part] = (verdict, today, tree, line)
+    rows[part] = Row(verdict, today, tree, reads, line)
     new = RESULT.with_suffix(".new")
-    new.write_text(HEAD + "\n" + "".join(row[3] + "\n" for row in rows.values()))
+    new.write_text(HEAD + "\n" + "".join(row.line + "\n" for row in rows.values()))
     new.replace(RESULT)
     print(line)
 
 
 def is_done(part, words=""):
     row = read().get(part)
-    return row is not None and row[0] == "passed" and words in row[3] and holds(part, row[2])
+    return row is not None and row.verdict == "passed" and words in row.line and holds(part, row)
 
 
 def age_line(today):
     rows = read()
     if not rows:
         return "long test: no committed result; ./dev test --long writes docs/long-test.txt"
-    passed = sum(row[0] == "passed" for row in rows.values())
-    oldest = min(row[1] for row in rows.values())
+    passed = sum(row.verdict == "passed" for row in rows.values())
+    oldest = min(row.date for row in rows.values())
     days = (today - datetime.date.fromisoformat(oldest)).days
-    older = sum(not holds(part, row[2]) for part, row in rows.items())
+    older = sum(not holds(part, row) for part, row in rows.items())
     return (f"long test: {passed} of {len(rows)} parts passed, the oldest {days} days ago; "
-            f"what {older} of them read has changed since, or their commit is not known here (docs/long-test.txt)")
+            f"what {older} of them read has changed since (docs/long-test.txt)")
 
 
 def main(words):
