@@ -151,7 +151,9 @@ void compare_expanded(StepRun& run, const mla::CombineExpandParams& joined,
   const int latent = run.test().row.head_dim, rows = joined.expand.row_count;
   const std::int64_t width = std::int64_t{joined.expand.heads} * latent;
   attention::CombineParams combine = joined.combine;
-  combine.out = run.take<std::uint16_t>(static_cast<std::size_t>(rows * width), "merged heads");
+  // head_linear reads rows behind the batch as well.
+  combine.out =
+      run.upload(std::vector<std::uint16_t>(static_cast<std::size_t>(rows * width), 0xFFFF), "merged heads");
   run.launch(attention::combine_row(latent), attention::combine_blocks(rows, combine.heads), combine);
   mla::HeadLinearParams expand = joined.expand;
   expand.in = combine.out;
