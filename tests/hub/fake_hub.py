@@ -4,6 +4,7 @@
 which it sends whoever wants a large file. Attributes switch faults on; hub.requests is what was asked of either.
 """
 import base64
+import functools
 import hashlib
 import http.server
 import json
@@ -19,6 +20,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LARGE = 100_000  # bytes from which a file is kept as a large one
 
 
+@functools.cache  # asked for with every piece of a large file
 def etag_of(content):
     if len(content) >= LARGE:
         return hashlib.sha256(content).hexdigest()
