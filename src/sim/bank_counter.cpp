@@ -4,9 +4,21 @@
 
 namespace fourfold::sim {
 
+namespace {
+
+// What most accesses are: no bank has two.
+bool are_neighbours(const std::uint32_t (&offset)[32], std::uint32_t bytes) {
+  std::uint32_t differ = offset[0] % bytes;
+  for (std::uint32_t lane = 0; lane < 32; ++lane) differ |= offset[lane] - offset[0] - lane * bytes;
+  return differ == 0;
+}
+
+}  // namespace
+
 BankTraffic count_wavefronts(const std::uint32_t (&offset)[32], std::uint32_t lanes, std::uint32_t bytes) {
   // A pass moves 128 bytes: 32 banks of 4, or 16 pairs for 8-byte accesses, or 8 quadruples for 16-byte ones.
   const unsigned lanes_per_pass = 128u / bytes;
+  if (lanes == ~0u && are_neighbours(offset, bytes)) return {1, 32 / lanes_per_pass, 32 / lanes_per_pass};
   BankTraffic result{1, 0, 0};
   for (unsigned first = 0; first < 32; first += lanes_per_pass) {
     std::uint32_t unit_in_bank[32][32];

@@ -36,8 +36,11 @@ void SharedMemory::reset(std::uint32_t bytes) {
   std::memset(data_, static_cast<int>(kNeverWritten), bytes);
   std::memset(data_ + bytes, static_cast<int>(kRedZone), kRedZoneBytes);
   granules_.assign((bytes + 15) / 16, Granule{});
-  spill_.clear();
   free_spill_.clear();
+  for (std::size_t i = 0; i < spill_.size(); ++i) {
+    spill_[i].clear();
+    free_spill_.push_back(static_cast<std::uint32_t>(i + 1));
+  }
 }
 
 bool SharedMemory::red_zones_intact() const {
@@ -165,9 +168,11 @@ void SharedMemory::Spill::index(std::size_t place) {
   newest[party] = static_cast<std::uint32_t>(place + 1);
 }
 
-void SharedMemory::Spill::index_all() {
-  newest.assign(newest.size(), 0);
-  for (std::size_t i = 0; i < list.size(); ++i) index(i);
+// Entries, not what they are kept in: a block writes what another has read, again and again.
+void SharedMemory::Spill::clear() {
+  for (const Reader& reader : list) newest[party_of(reader.epoch)] = 0;
+  list.clear();
+  searched = nullptr;
 }
 
 void SharedMemory::forget_reads(Granule& granule, unsigned words) {
@@ -181,10 +186,15 @@ void SharedMemory::forget_reads(Granule& granule, unsigned words) {
   granule.readers = static_cast<std::uint8_t>(kept);
   if (!granule.spill) return;
   Spill& spill = spill_[granule.spill - 1];
-  spill.list.erase(std::remove_if(spill.list.begin(), spill.list.end(), cut), spill.list.end());
-  spill.index_all();
+  std::size_t left = 0;
+  for (Reader& reader : spill.list) {
+    spill.newest[party_of(reader.epoch)] = 0;
+    if (!cut(reader)) spill.list[left++] = reader;
+  }
+  spill.list.resize(left);
+  for (std::size_t i = 0; i < left; ++i) spill.index(i);
   spill.searched = nullptr;
-  if (spill.list.empty()) {
+  if (left == 0) {
     free_spill_.push_back(granule.spill);
     granule.spill = 0;
   }

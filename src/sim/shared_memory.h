@@ -88,7 +88,7 @@ class SharedMemory {
     std::vector<std::uint32_t> newest;        // [party] -> 1 + place of its newest entry in the list, 0: none
     const std::uint32_t* searched = nullptr;  // who knows what this vector says covers no entry of others
     void index(std::size_t place);
-    void index_all();
+    void clear();
   };
 
   static unsigned words_of(std::uint32_t offset, std::uint32_t bytes) {

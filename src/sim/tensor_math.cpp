@@ -1,4 +1,4 @@
-// bf16: the fast sums of multiply_row, and the plain ones of base/tensor_core.h for operands they do not
+// bf16: the fast sums of multiply_lanes, and the plain ones of base/tensor_core.h for operands they do not
 // cover.
 #include "sim/tensor_math.h"
 
@@ -14,8 +14,10 @@ namespace fourfold::sim {
 namespace {
 
 // The compiler's portable vectors, in the width every x86-64 and aarch64 has.
-typedef float Floats __attribute__((vector_size(16)));
-typedef std::int32_t Ints __attribute__((vector_size(16)));
+typedef float Floats4 __attribute__((vector_size(16)));
+typedef std::int32_t Ints4 __attribute__((vector_size(16)));
+typedef float Floats8 __attribute__((vector_size(32)));  // from AVX2 on
+typedef std::int32_t Ints8 __attribute__((vector_size(32)));
 typedef std::int16_t Shorts __attribute__((vector_size(16)));
 typedef std::uint16_t Halves __attribute__((vector_size(16)));
 
@@ -72,14 +74,18 @@ std::int16_t needed_for_tiny(const Powers& row, const Powers& columns) {
 // tensor_core::fused_sum_16 for one row and eight columns of ordinary operands. Products are exact in f32;
 // scaled so that the unit of truncation is 1, conversion to an integer is the truncation, and sums of
 // integers are exact. False, and nothing changed, where a tiny operand could matter.
-bool multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, const Powers& column_powers,
-                  float (&c)[8]) {
-  Shorts largest;
+template <class Floats, class Ints>
+[[gnu::always_inline]] inline bool multiply_lanes(const Bf16Rows& rows, int row, const Bf16Columns& columns,
+                                                  const Powers& column_powers, float (&c)[8]) {
+  constexpr int kLanes = sizeof(Floats) / sizeof(float);
+  std::int16_t powers[8];
   for (int n = 0; n < 8; ++n) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(c[n]);
-    largest[n] = static_cast<std::int16_t>(bits << 1 == 0 ? 2 * kZeroExponent
-                                                          : static_cast<int>(bits >> 23 & 255u) - 127);
+    powers[n] = static_cast<std::int16_t>(bits << 1 == 0 ? 2 * kZeroExponent
+                                                         : static_cast<int>(bits >> 23 & 255u) - 127);
   }
+  Shorts largest;
+  std::memcpy(&largest, powers, sizeof largest);
   for (int k = 0; k < 16; ++k) {
     Shorts exponent;
     std::memcpy(&exponent, columns.exponent[k], sizeof exponent);
@@ -92,37 +98,56 @@ bool multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, con
     row_powers.add(rows.exponent[row], 16);
     if (any(largest < needed_for_tiny(row_powers, column_powers))) return false;
   }
-  const Shorts nothing = largest < -kOrdinarySum;  // every addend is zero
-  largest = (largest & ~nothing) | (nothing & -kOrdinarySum);
+  constexpr std::int16_t kLeast = -kOrdinarySum;
+  const Shorts nothing = largest < kLeast;  // every addend is zero
+  largest = (largest & ~nothing) | (nothing & kLeast);
   std::int16_t power[8];
   std::memcpy(power, &largest, sizeof power);
-  for (int half = 0; half < 8; half += 4) {
-    alignas(16) float scales[4];
-    for (int n = 0; n < 4; ++n)
-      scales[n] = std::bit_cast<float>(static_cast<std::uint32_t>(127 + 25 - power[half + n]) << 23);
+  for (int first_column = 0; first_column < 8; first_column += kLanes) {
+    alignas(Floats) float scales[kLanes];
+    for (int n = 0; n < kLanes; ++n)
+      scales[n] = std::bit_cast<float>(static_cast<std::uint32_t>(127 + 25 - power[first_column + n]) << 23);
     Floats scale, addend;
     std::memcpy(&scale, scales, sizeof scale);
-    std::memcpy(&addend, c + half, sizeof addend);
+    std::memcpy(&addend, c + first_column, sizeof addend);
     // A scaled product is below 2^27, so sixteen of them and C could overflow 32 bits: two sums.
     Ints low = __builtin_convertvector(addend * scale, Ints), high{};
     for (int k = 0; k < 8; ++k) {
       Floats first, second;
-      std::memcpy(&first, columns.value[k] + half, sizeof first);
-      std::memcpy(&second, columns.value[k + 8] + half, sizeof second);
+      std::memcpy(&first, columns.value[k] + first_column, sizeof first);
+      std::memcpy(&second, columns.value[k + 8] + first_column, sizeof second);
       low += __builtin_convertvector(first * rows.value[row][k] * scale, Ints);
       high += __builtin_convertvector(second * rows.value[row][k + 8] * scale, Ints);
     }
     // Back to the true scale; then the bits an f32 has no room for are cut, which rounds toward zero.
-    for (int n = 0; n < 4; ++n) {
+    std::int32_t lows[kLanes], highs[kLanes];
+    std::memcpy(lows, &low, sizeof lows);
+    std::memcpy(highs, &high, sizeof highs);
+    for (int n = 0; n < kLanes; ++n) {
       const double unit =
-          std::bit_cast<double>(static_cast<std::uint64_t>(1023 - 25 + power[half + n]) << 52);
-      const double sum = (static_cast<double>(low[n]) + static_cast<double>(high[n])) * unit;
-      c[half + n] = static_cast<float>(
+          std::bit_cast<double>(static_cast<std::uint64_t>(1023 - 25 + power[first_column + n]) << 52);
+      const double sum = (static_cast<double>(lows[n]) + static_cast<double>(highs[n])) * unit;
+      c[first_column + n] = static_cast<float>(
           std::bit_cast<double>(std::bit_cast<std::uint64_t>(sum) & ~std::uint64_t{0x1FFFFFFF}));
     }
   }
   return true;
 }
+
+using MultiplyRow = bool (*)(const Bf16Rows&, int, const Bf16Columns&, const Powers&, float (&)[8]);
+bool multiply_row_plain(const Bf16Rows& rows, int row, const Bf16Columns& columns,
+                        const Powers& column_powers, float (&c)[8]) {
+  return multiply_lanes<Floats4, Ints4>(rows, row, columns, column_powers, c);
+}
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] bool multiply_row_avx2(const Bf16Rows& rows, int row, const Bf16Columns& columns,
+                                               const Powers& column_powers, float (&c)[8]) {
+  return multiply_lanes<Floats8, Ints8>(rows, row, columns, column_powers, c);
+}
+const MultiplyRow multiply_row = __builtin_cpu_supports("avx2") ? multiply_row_avx2 : multiply_row_plain;
+#else
+constexpr MultiplyRow multiply_row = multiply_row_plain;
+#endif
 
 // Operands of any size, MXFP4's weights among them: they are decoded to about 2^-62.
 struct AnyOperands {
