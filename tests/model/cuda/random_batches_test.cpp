@@ -28,7 +28,7 @@ struct Size {
   std::int64_t prompt, length;
   int batches;
 };
-constexpr Size kSome{.slots = 4, .streams = 2, .prompt = 56, .length = 72, .batches = 8};
+constexpr Size kSome{.slots = 4, .streams = 2, .prompt = 58, .length = 68, .batches = 8};
 constexpr Size kAll{.slots = 10, .streams = 3, .prompt = 70, .length = 110, .batches = 500};
 
 // Sequences that begin anew when they end: prompts in chunks beside generated tokens, drafts that stand
