@@ -2,11 +2,13 @@
 
 #include <cstring>
 
+#include "sim/vector_width.h"
+
 namespace fourfold::sim {
 namespace {
 
 // Signed clocks, for SSE2 and NEON compare signed words, and clocks stay below 2^21. Joins are a tenth of
-// what the simulator does; the eight lanes and the maximum that x86-64 has from AVX2 on take a third off.
+// what the simulator does; eight lanes and a maximum of their own take a third off.
 typedef std::int32_t Lanes4 __attribute__((vector_size(16)));
 typedef std::int32_t Lanes8 __attribute__((vector_size(32)));
 
@@ -28,18 +30,18 @@ template <class Lanes>
   return any != 0;
 }
 
-using JoinWords = bool (*)(std::uint32_t*, const std::uint32_t*, std::uint32_t);
-bool join_plain(std::uint32_t* into, const std::uint32_t* from, std::uint32_t count) {
-  return join_lanes<Lanes4>(into, from, count);
-}
-#if defined(__x86_64__)
-[[gnu::target("avx2")]] bool join_avx2(std::uint32_t* into, const std::uint32_t* from, std::uint32_t count) {
+#ifdef FOURFOLD_SIM_EIGHT_LANES
+FOURFOLD_SIM_EIGHT_LANES bool join_eight(std::uint32_t* into, const std::uint32_t* from,
+                                         std::uint32_t count) {
   return join_lanes<Lanes8>(into, from, count);
 }
-const JoinWords join_words = __builtin_cpu_supports("avx2") ? join_avx2 : join_plain;
-#else
-constexpr JoinWords join_words = join_plain;
 #endif
+bool join_words(std::uint32_t* into, const std::uint32_t* from, std::uint32_t count) {
+#ifdef FOURFOLD_SIM_EIGHT_LANES
+  if (has_eight_lanes) return join_eight(into, from, count);
+#endif
+  return join_lanes<Lanes4>(into, from, count);
+}
 
 constexpr std::uint32_t whole_lanes(std::uint32_t parties) { return (parties + 7u) & ~7u; }
 

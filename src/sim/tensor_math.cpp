@@ -1,4 +1,4 @@
-// bf16: the fast sums of multiply_lanes, and the plain ones of base/tensor_core.h for operands they do not
+// bf16: the fast sums of multiply_row, and the plain ones of base/tensor_core.h for operands they do not
 // cover.
 #include "sim/tensor_math.h"
 
@@ -9,14 +9,15 @@
 
 #include "base/tensor_core.h"
 #include "base/wide_operands.h"
+#include "sim/vector_width.h"
 
 namespace fourfold::sim {
 namespace {
 
-// The compiler's portable vectors, in the width every x86-64 and aarch64 has.
+// The compiler's portable vectors.
 typedef float Floats4 __attribute__((vector_size(16)));
 typedef std::int32_t Ints4 __attribute__((vector_size(16)));
-typedef float Floats8 __attribute__((vector_size(32)));  // from AVX2 on
+typedef float Floats8 __attribute__((vector_size(32)));
 typedef std::int32_t Ints8 __attribute__((vector_size(32)));
 typedef std::int16_t Shorts __attribute__((vector_size(16)));
 typedef std::uint16_t Halves __attribute__((vector_size(16)));
@@ -134,20 +135,19 @@ template <class Floats, class Ints>
   return true;
 }
 
-using MultiplyRow = bool (*)(const Bf16Rows&, int, const Bf16Columns&, const Powers&, float (&)[8]);
-bool multiply_row_plain(const Bf16Rows& rows, int row, const Bf16Columns& columns,
-                        const Powers& column_powers, float (&c)[8]) {
-  return multiply_lanes<Floats4, Ints4>(rows, row, columns, column_powers, c);
-}
-#if defined(__x86_64__)
-[[gnu::target("avx2")]] bool multiply_row_avx2(const Bf16Rows& rows, int row, const Bf16Columns& columns,
-                                               const Powers& column_powers, float (&c)[8]) {
+#ifdef FOURFOLD_SIM_EIGHT_LANES
+FOURFOLD_SIM_EIGHT_LANES bool multiply_eight(const Bf16Rows& rows, int row, const Bf16Columns& columns,
+                                             const Powers& column_powers, float (&c)[8]) {
   return multiply_lanes<Floats8, Ints8>(rows, row, columns, column_powers, c);
 }
-const MultiplyRow multiply_row = __builtin_cpu_supports("avx2") ? multiply_row_avx2 : multiply_row_plain;
-#else
-constexpr MultiplyRow multiply_row = multiply_row_plain;
 #endif
+bool multiply_row(const Bf16Rows& rows, int row, const Bf16Columns& columns, const Powers& column_powers,
+                  float (&c)[8]) {
+#ifdef FOURFOLD_SIM_EIGHT_LANES
+  if (has_eight_lanes) return multiply_eight(rows, row, columns, column_powers, c);
+#endif
+  return multiply_lanes<Floats4, Ints4>(rows, row, columns, column_powers, c);
+}
 
 // Operands of any size, MXFP4's weights among them: they are decoded to about 2^-62.
 struct AnyOperands {

@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "support.h"
+
 namespace fourfold::sim {
 namespace {
 
@@ -27,26 +29,28 @@ TEST(Clock, JoinsComponentByComponent) {
 
 // Any number of parties, so any number of SIMD registers; the last ones are partly used.
 TEST(Clock, JoinsAreMaximaAndSayWhetherAnythingGrew) {
-  std::mt19937 random(3);
-  for (std::uint32_t parties = 1; parties <= 70; ++parties) {
-    ClockPool pool(parties, 70);
-    ClockRef a = pool.zero(), b = pool.zero();
-    for (int round = 0; round < 20; ++round) {
-      // A round in two changes one component, to more, less or the same.
-      const std::uint32_t changed = round % 2 == 0 ? parties : 1;
-      for (std::uint32_t i = 0; i < changed; ++i)
-        b->happened[changed == 1 ? random() % parties : i] = random() % (kClockMax + 1);
-      std::vector<std::uint32_t> wanted(a->happened, a->happened + parties);
-      bool grows = false;
-      for (std::uint32_t i = 0; i < parties; ++i) {
-        grows = grows || b->happened[i] > wanted[i];
-        wanted[i] = std::max(wanted[i], b->happened[i]);
+  with_every_width([](int lanes) {
+    std::mt19937 random(3);
+    for (std::uint32_t parties = 1; parties <= 70; ++parties) {
+      ClockPool pool(parties, 70);
+      ClockRef a = pool.zero(), b = pool.zero();
+      for (int round = 0; round < 20; ++round) {
+        // A round in two changes one component, to more, less or the same.
+        const std::uint32_t changed = round % 2 == 0 ? parties : 1;
+        for (std::uint32_t i = 0; i < changed; ++i)
+          b->happened[changed == 1 ? random() % parties : i] = random() % (kClockMax + 1);
+        std::vector<std::uint32_t> wanted(a->happened, a->happened + parties);
+        bool grows = false;
+        for (std::uint32_t i = 0; i < parties; ++i) {
+          grows = grows || b->happened[i] > wanted[i];
+          wanted[i] = std::max(wanted[i], b->happened[i]);
+        }
+        ASSERT_EQ(pool.join(*a, *b), grows) << parties << " parties, round " << round << ", lanes " << lanes;
+        ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), a->happened))
+            << parties << " parties, round " << round << ", lanes " << lanes;
       }
-      ASSERT_EQ(pool.join(*a, *b), grows) << parties << " parties, round " << round;
-      ASSERT_TRUE(std::equal(wanted.begin(), wanted.end(), a->happened))
-          << parties << " parties, round " << round;
     }
-  }
+  });
 }
 
 TEST(Clock, ReusesWhatNobodyHolds) {

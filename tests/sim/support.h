@@ -11,6 +11,7 @@
 #include "kernels/device/sim/cta.h"
 #include "kernels/device/types.h"
 #include "sim/device.h"
+#include "sim/vector_width.h"
 
 namespace fourfold::sim {
 
@@ -82,6 +83,16 @@ inline std::uint32_t* counting_words(Device& device, std::size_t count, const ch
   auto* const memory = device.allocate_array<std::uint32_t>(count, name);
   device.write_from_host(memory, words.data(), count * 4);
   return memory;
+}
+
+// With four lanes, and with eight where the processor has them.
+template <class F>
+void with_every_width(F action) {
+  const bool has_eight = has_eight_lanes;
+  has_eight_lanes = false;
+  action(4);
+  has_eight_lanes = has_eight;
+  if (has_eight) action(8);
 }
 
 }  // namespace fourfold::sim

@@ -79,8 +79,13 @@ TEST(TensorMath, Bf16AgreesWithTheModelBitForBit) {
       Bf16Columns columns;
       gather_rows(rows_a, rows);
       gather_columns(columns_b, columns);
-      multiply(rows, columns, c);
-      ASSERT_EQ(std::memcmp(c, want, sizeof c), 0) << "range " << range << " round " << round;
+      with_every_width([&](int lanes) {
+        float sums[16][8];
+        std::memcpy(sums, c, sizeof sums);
+        multiply(rows, columns, sums);
+        ASSERT_EQ(std::memcmp(sums, want, sizeof sums), 0)
+            << "range " << range << " round " << round << " lanes " << lanes;
+      });
     }
 }
 
