@@ -9,8 +9,8 @@ long_result.py --done PART [WORDS]                            ends with 0 where 
 
 `here` is the newest commit that changed more than docs, so committing a result does not make it old; with + where
 there are changes that no commit has. A result holds until something changes that its part reads (READS): behind the commit
-is a digest of that, which a shallow clone has as well. In a copy without git it is `-`, and FOURFOLD_COMMIT names the
-tree. FOURFOLD_LONG_NOTE is what a reader must know of the machine: which
+is a digest of that, which a shallow clone has as well. In a copy without git it is `-`, and FOURFOLD_COMMIT says that
+the tree is that commit's. FOURFOLD_LONG_NOTE is what a reader must know of the machine: which
 packages it lacks. Several parts may be run at once.
 """
 import datetime
@@ -19,6 +19,7 @@ import hashlib
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import typing
@@ -69,20 +70,20 @@ def here():
 
 
 def digest(part):
-    """Of what the part reads, as it is committed; - where git does not say."""
+    """Of what the part reads, as it is committed; + where there is more or other than that, - where git does not say."""
     paths = READS.get(part, ALL)
-    listed = git("ls-files", "-s", "--", *paths)
-    if not listed or git("status", "--porcelain", "--untracked-files=no", "--", *paths):
+    listed, changed = git("ls-files", "-s", "--", *paths), git("status", "--porcelain", "--", *paths)
+    if not listed or changed is None:
         return "-"
-    return hashlib.sha256(listed.encode()).hexdigest()[:12]
+    return "+" if changed else hashlib.sha256(listed.encode()).hexdigest()[:12]
 
 
 def holds(part, row):
     """Whether what the part reads is what it was when it passed."""
-    if row.tree.endswith("+"):
+    if row.tree.endswith("+") or row.reads == "+":
         return False
     if row.reads == "-":
-        return row.tree == here()
+        return row.tree == here() != "unknown"
     return row.reads == digest(part)
 
 
@@ -131,7 +132,9 @@ def record(part, tree, status, seconds, says, note=""):
 
 def is_done(part, words=""):
     row = read().get(part)
-    return row is not None and row.verdict == "passed" and words in row.line and holds(part, row)
+    if row is None or row.verdict != "passed" or not holds(part, row):
+        return False
+    return re.search(re.escape(words) + r"(?![\w.])", row.line) is not None
 
 
 def age_line(today):

@@ -147,17 +147,18 @@ shortened() {
 
 # The rows of every chip as machine code, against the plan.
 machine_code() {
-  if [[ -z $(nvcc_release) ]]; then echo "nvcc is not installed"; return 77; fi
-  local nvdisasm  # counts instructions; many toolkits come without it
+  if [[ -z $(nvcc_release build-machine-code) ]]; then echo "nvcc is not installed"; return 77; fi
+  # nvdisasm counts instructions; many toolkits come without it.
+  local nvdisasm python=build-machine-code/python
   if ! nvdisasm=$(PATH=$PATH:/usr/local/cuda/bin command -v nvdisasm); then
-    python3 -m pip --quiet --disable-pip-version-check install --target build-machine-code/python \
-      nvidia-cuda-nvdisasm==13.2.51 || return 1
-    nvdisasm=$PWD/build-machine-code/python/nvidia/cu13/bin/nvdisasm
+    nvdisasm=$PWD/$python/nvidia/cu13/bin/nvdisasm
+    [[ -x $nvdisasm ]] ||
+      python3 -m pip --quiet --disable-pip-version-check install --target "$python" nvidia-cuda-nvdisasm==13.2.51 || return 1
   fi
   cmake --preset cuda -B build-machine-code -DFOURFOLD_TESTS=ON -DFOURFOLD_NVDISASM="$nvdisasm" >/dev/null
   python3 tools/progress.py ninja build-machine-code "$jobs" fourfold_kernels_cuda fourfold_gpu cubin_plan
   ctest --test-dir build-machine-code -R '^kernels\.(cubins|instruction_counts)' --output-on-failure
-  echo "  noted: $(nvcc_release)"
+  echo "  noted: $(nvcc_release build-machine-code)"
 }
 
 scenarios() {

@@ -122,6 +122,7 @@ find_or_build_program() {
   if [[ -n ${FOURFOLD_PROGRAM:-} ]]; then
     program=$FOURFOLD_PROGRAM
   elif [[ -x build/fourfold ]]; then
+    leave_out_cuda
     build default fourfold
     program=build/fourfold
   elif program=$(command -v fourfold); then

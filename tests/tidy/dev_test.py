@@ -81,6 +81,24 @@ class Dev(unittest.TestCase):
                 # ./dev try without a GPU.
                 self.assertEqual(answer("keep_chips=yes; build_chips"), "")
 
+    def test_a_chat_behind_a_test_compiles_no_kernels_for_nobody(self):
+        script = (ROOT / "dev").read_text()
+        functions = script[script.index("all_chips="):script.index("build_folder() {")]
+        with tempfile.TemporaryDirectory() as holder:
+            folder = pathlib.Path(holder)
+            for name in ("build/fourfold", "nvcc", "nvidia-smi"):
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_text("#!/bin/sh\nexit 9\n")
+                (folder / name).chmod(0o755)
+            (folder / "build/configured").write_text("ci  -DFOURFOLD_CHIPS=none\n")
+            (folder / "build/CMakeCache.txt").write_text("FOURFOLD_CHIPS:STRING=none\n")
+            status, output = run("/bin/bash", "-euo", "pipefail", "-c", f"""{functions}
+                source {ROOT}/tools/try.sh
+                build() {{ echo "chips: '$(build_chips build)'"; }}
+                cd {folder} && find_or_build_program""", PATH=f"{folder}:{os.environ['PATH']}")
+            self.assertEqual(status, 0, output)
+            self.assertEqual(output.strip(), "chips: ''")
+
 
 class LongResult(unittest.TestCase):
     def setUp(self):
@@ -106,7 +124,8 @@ class LongResult(unittest.TestCase):
         self.assertEqual(self.call("--done", "clang")[0], 1)
         # By the compiler that is asked for.
         self.call("--record", "machine-code", tree, 0, 60, "code", "nvcc V13.0.88")
-        self.assertEqual(self.call("--done", "machine-code", "nvcc V13.1.2")[0], 1)
+        for other in ("nvcc V13.1.2", "nvcc V13.0.8"):
+            self.assertEqual(self.call("--done", "machine-code", other)[0], 1)
         self.assertEqual(self.call("--done", "machine-code", "nvcc V13.0.88")[0], 1 if tree.endswith("+") else 0)
         text = self.file.read_text()
         self.assertEqual(text.count("soak"), 1)
@@ -146,6 +165,11 @@ class LongResult(unittest.TestCase):
         commit()
         self.assertEqual((done("machine-code"), done("clients")), (True, False))
         self.assertIn("what 1 of them read", run(sys.executable, tool, "--age")[1])
+        # Nor with a file that no commit has: sources are found by their folder.
+        (folder / "src/kernels/other.cpp").touch()
+        self.assertEqual(done("machine-code"), False)
+        (folder / "src/kernels/other.cpp").unlink()
+        self.assertEqual(done("machine-code"), True)
         (folder / "src/kernels/row.h").write_text("int row;\n")
         self.assertEqual(done("machine-code"), False)
         commit()
@@ -206,6 +230,10 @@ class LongResult(unittest.TestCase):
         run(sys.executable, copy, "--record", "soak", "1234567", "0", "60", "many requests", **words)
         self.assertEqual(run(sys.executable, copy, "--done", "soak", **words)[0], 0)
         self.assertEqual(run(sys.executable, copy, "--done", "soak", **words | {"FOURFOLD_COMMIT": "7654321"})[0], 1)
+        # Nobody says of what.
+        words = {"FOURFOLD_LONG_RESULT": str(self.file)}
+        run(sys.executable, copy, "--record", "soak", "unknown", "0", "60", "many requests", **words)
+        self.assertEqual(run(sys.executable, copy, "--done", "soak", **words)[0], 1)
 
     def test_parts_are_listed_and_unknown_ones_refused(self):
         status, output = run(ROOT / "dev", "test", "--long", "--list", FOURFOLD_LONG_RESULT=str(self.file))
