@@ -72,6 +72,13 @@ void mutate_row(const plan::ArchFacts& arch, const plan::RowFacts& row, const st
       }
       return all;
     };
+    // verify --quick has the first shape alone.
+    for (const int variant : {0, 1, 2}) {
+      const verify::Result whole = verify::run_step_case(*machine, {row, op, variant, 5}, true);
+      EXPECT_TRUE(whole.passed()) << whole.row << " " << whole.shape << ": " << whole.failure << " error "
+                                  << whole.max_error << " of " << whole.bound << ", " << whole.bit_mismatches
+                                  << " values differ in their bits";
+    }
     mutate_all<std::uint8_t>(device, row.row + " " + op, row, kSurvivors, run, files, only);
   }
 }
