@@ -86,6 +86,7 @@ chat_page() {
 # Without a GPU the CUDA kernels would be compiled for nobody: the simulator runs the same source. A build that has
 # them, or that ./dev test made without them, stays as it is.
 leave_out_cuda() {
+  if [[ ${keep_chips:-no} == yes ]]; then return; fi  # it was asked before
   if nvidia-smi -L >/dev/null 2>&1; then return; fi
   if ! command -v nvcc >/dev/null && [[ ! -x /usr/local/cuda/bin/nvcc ]]; then return; fi
   keep_chips=yes
