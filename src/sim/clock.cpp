@@ -7,8 +7,7 @@
 namespace fourfold::sim {
 namespace {
 
-// Signed clocks, for SSE2 and NEON compare signed words, and clocks stay below 2^21. Joins are a tenth of
-// what the simulator does; eight lanes and a maximum of their own take a third off.
+// Signed clocks, for SSE2 and NEON compare signed words, and clocks stay below 2^21.
 typedef std::int32_t Lanes4 __attribute__((vector_size(16)));
 typedef std::int32_t Lanes8 __attribute__((vector_size(32)));
 
