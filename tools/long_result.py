@@ -6,6 +6,9 @@ long_result.py --record PART HERE STATUS SECONDS SAYS [NOTE]  HERE: the tree bef
                                                               command ended with; 77 is skipped
 long_result.py --done PART [WORDS]                            ends with 0 where PART has passed with what it reads, and its
                                                               line has these words
+long_result.py --adopt FILE                                   the lines that another machine wrote in a copy without git: their
+                                                              digests are this tree's, where what they read is what it
+                                                              was at their commit
 
 `here` is the newest commit that changed more than docs, so committing a result does not make it old; with + where
 there are changes that no commit has. A result holds until something changes that its part reads (READS): behind the commit
@@ -51,6 +54,9 @@ READS = {
     "package-deb": PRODUCT,
     "package-image": PRODUCT,
 }
+# A sanitizer looks at code, not at what docs and results say.
+READS |= dict.fromkeys((f"{tool}-{group}" for tool in ("asan", "tsan") for group in ("serving", "base", "backend", "sim", "cli")),
+                       (*SOURCES, "tuned", "tools"))
 READS |= dict.fromkeys(("families", "shortened", "scenarios", "long-prompt", "storyteller-fp4", "soak"), SOURCES)
 ALL = (".", ":!docs")
 
@@ -99,12 +105,12 @@ class Row(typing.NamedTuple):
     line: str
 
 
-def read():
+def read(file=RESULT):
     """{part: its Row}, in the order of the file."""
-    if not RESULT.exists():
+    if not file.exists():
         return {}
     rows = {}
-    for line in RESULT.read_text().splitlines():
+    for line in file.read_text().splitlines():
         words = line.split()
         if words and words[0] in ("passed", "FAILED", "skipped"):
             verdict, date, tree, reads, _, _, _, part = words[:8]
@@ -120,14 +126,34 @@ def record(part, tree, status, seconds, says, note=""):
     today, reads = datetime.date.today().isoformat(), digest(part)
     line = (f"{verdict:7} {today} {tree:10} {reads:12} {machine():10} {max(1, round(int(seconds) / 60)):4} min  {part}: {says}"
             + (f" ({note})" if note else ""))
+    write({part: Row(verdict, today, tree, reads, line)})
+    print(line)
+
+
+def write(parts):
+    """Puts the rows of these parts in the place of what they had."""
     folder = os.open(RESULT.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)  # until this ends
-    rows = read()
-    rows[part] = Row(verdict, today, tree, reads, line)
+    rows = read() | parts
     new = RESULT.with_suffix(".new")
     new.write_text(HEAD + "\n" + "".join(row.line + "\n" for row in rows.values()))
     new.replace(RESULT)
-    print(line)
+    os.close(folder)
+
+
+def adopt(file):
+    """Takes the rows of a copy without git. What such a copy had on top, nobody knows but who made it."""
+    mine = read()
+    for part, row in read(pathlib.Path(file)).items():
+        if row.reads != "-" or (part in mine and row.line == mine[part].line):
+            continue
+        if git("diff", "--quiet", row.tree, "HEAD", "--", *READS.get(part, ALL)) is None:
+            print(f"left: {part}, whose sources are not those of {row.tree}")
+            continue
+        reads = digest(part)
+        line = row.line.replace(f"{row.tree:10} {'-':12}", f"{row.tree:10} {reads:12}", 1)
+        write({part: row._replace(reads=reads, line=line)})
+        print(line)
 
 
 def is_done(part, words=""):
@@ -156,6 +182,8 @@ def main(words):
         print(here())
     elif words[:1] == ["--record"] and len(words) in (6, 7):
         record(*words[1:])
+    elif words[:1] == ["--adopt"] and len(words) == 2:
+        adopt(words[1])
     elif words[:1] == ["--done"] and len(words) in (2, 3):
         return 0 if is_done(*words[1:]) else 1
     else:

@@ -175,6 +175,34 @@ class LongResult(unittest.TestCase):
         commit()
         self.assertEqual(done("machine-code"), False)
 
+    def test_results_of_a_copy_without_git_are_taken_where_sources_are_the_same(self):
+        folder = self.file.parent / "clone"
+        for name in ("src/kernels/row.h", "src/server/loop.cpp", "docs/long-test.txt", "tools/long_result.py"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+        tool = folder / "tools" / "long_result.py"
+        tool.write_text((ROOT / "tools" / "long_result.py").read_text())
+
+        def commit():
+            for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.example commit -qm change"):
+                self.assertEqual(run("git", "-C", folder, *words.split())[0], 0, words)
+
+        commit()
+        tree = run(sys.executable, tool, "--here")[1].strip()
+        copy = self.file.parent / "copy"
+        (copy / "tools").mkdir(parents=True)
+        (copy / "docs").mkdir()
+        (copy / "tools/long_result.py").write_text(tool.read_text())
+        for part in ("seeds", "soak"):
+            run(sys.executable, copy / "tools/long_result.py", "--record", part, tree, 0, 60, "a part", FOURFOLD_COMMIT=tree,
+                GIT_DIR="/nowhere")
+        self.assertEqual((copy / "docs/long-test.txt").read_text().count(f"{tree:10} {'-':12}"), 2)
+        (folder / "src/server/loop.cpp").write_text("int other;\n")
+        commit()
+        said = run(sys.executable, tool, "--adopt", copy / "docs/long-test.txt")[1]
+        self.assertIn(f"left: soak, whose sources are not those of {tree}", said)
+        self.assertEqual([run(sys.executable, tool, "--done", part)[0] for part in ("seeds", "soak")], [0, 1])
+
     def test_what_parts_read_is_there(self):
         sys.path.insert(0, str(ROOT / "tools"))
         import long_result
