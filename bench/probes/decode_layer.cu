@@ -8,11 +8,14 @@
 //        src/base/format.cpp src/base/check.cpp && ./a.out [position]
 //
 // -DSTAMPS: and when the blocks of each kernel start, wait and end.
+// -DPERSISTENT=1, 2: one or two kernels that stay for all layers (persistent_layer.cuh); needs -I. as well.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "kernels/delta/rows.h"
@@ -21,6 +24,9 @@
 #include "kernels/launch/spread.h"
 #include "kernels/moe/chips.h"
 #include "kernels/moe_few/rows.h"
+#ifdef PERSISTENT
+#include "bench/probes/persistent_layer.cuh"
+#endif
 
 using namespace fourfold;
 
@@ -123,6 +129,83 @@ template <class Row>
 constexpr auto probe_kernel = kernels::row_kernel<Row>;
 #endif
 
+#ifdef PERSISTENT
+using Parties = std::pair<persistent::Arguments<In, Out, GateUp>, persistent::Arguments<Delta, Router, Down>>;
+template <int Party>
+__global__ void __maxnreg__(persistent::kPartyRegisters[Party])
+    stay(persistent::Words* words, const __grid_constant__ persistent::Grid grid,
+         const Parties::first_type* even, const Parties::second_type* odd, int half) {
+  __shared__ persistent::Ahead<Parties::first_type> even_ahead;
+  __shared__ persistent::Ahead<Parties::second_type> odd_ahead;
+  if constexpr (persistent::kParties == 1)
+    persistent::run_all(words, grid, even_ahead, even, odd_ahead, odd, half);
+  else if constexpr (Party == 0)
+    persistent::run_party<0>(words, grid, even_ahead, even);
+  else
+    persistent::run_party<1>(words, grid, odd_ahead, odd);
+}
+
+// What would be launched, in order.
+struct Kept {
+  std::vector<Parties::first_type> first = std::vector<Parties::first_type>(kLayers);
+  std::vector<Parties::second_type> second = std::vector<Parties::second_type>(kLayers);
+  persistent::Grid grid{};
+  Parties::first_type* first_there = nullptr;
+  Parties::second_type* second_there = nullptr;
+  int launches = 0;
+
+  template <class Params>
+  void keep(int blocks, const Params& params) {
+    const int layer = launches / persistent::kStages, place = launches++ % persistent::kStages;
+    auto& even = first[layer];
+    auto& odd = second[layer];
+    void* const to[] = {&even.first, &odd.first, &even.second, &odd.second, &even.third, &odd.third};
+    std::memcpy(to[place], &params, sizeof params);
+    grid.blocks[place] = blocks;
+  }
+} kept;
+
+template <class Row>
+void prepare() {}
+template <class Row>
+void launch(cudaStream_t, int blocks, const typename Row::Params& params) {
+  kept.keep(blocks, params);
+}
+
+persistent::Words* stay_words() {
+  static persistent::Words* words = [] {
+    persistent::Words* place = nullptr;
+    ok(cudaMalloc(&place, sizeof *place));
+    return place;
+  }();
+  return words;
+}
+
+void launch_parties(cudaStream_t stream) {
+  ok(cudaMemsetAsync(stay_words(), 0, sizeof(persistent::Words), stream));
+  const auto bytes = [](std::initializer_list<std::size_t> of) { return static_cast<int>(std::max(of)); };
+  const int even = bytes({kernels::kStorageBytes<In>, kernels::kStorageBytes<Out>,
+                          kernels::kStorageBytes<GateUp>}) /
+                       1024 * 1024 +
+                   1024,
+            odd = bytes({kernels::kStorageBytes<Delta>, kernels::kStorageBytes<Router>,
+                         kernels::kStorageBytes<Down>});
+  const auto start = [&](auto kernel, int party, int shared, bool dependent) {
+    kernels::prepare_kernel("the probe", kernel, persistent::kPartyThreads[party], shared);
+    kernels::launch_kernel(
+        "the probe", kernel,
+        kernels::CudaLaunch{kSms, persistent::kPartyThreads[party], shared, stream, dependent}, stay_words(),
+        kept.grid, static_cast<const Parties::first_type*>(kept.first_there),
+        static_cast<const Parties::second_type*>(kept.second_there), even);
+  };
+  if constexpr (persistent::kParties == 1) {
+    start(stay<0>, 0, even + odd, false);
+  } else {
+    start(stay<0>, 0, std::max(even, kernels::apart_bytes()), false);
+    start(stay<1>, 1, odd, true);
+  }
+}
+#else
 template <class Row>
 void prepare() {
   kernels::prepare_kernel("the probe", probe_kernel<Row>, Row::threads, kernels::kStorageBytes<Row>);
@@ -142,6 +225,7 @@ void launch(cudaStream_t stream, int blocks, const typename Row::Params& params)
 #endif
   );
 }
+#endif
 
 struct Layer {
   unsigned char *in = words((kFp4 ? 384 : 386) * 32 * kBytes, kFp4), *gates = words(2 * 32 * kBf16Bytes),
@@ -271,10 +355,23 @@ struct Step {
   cudaGraphExec_t record() const {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
+#ifdef PERSISTENT
+    for (const Layer& layer : layers) mix(layer), apply(layer);
+    const auto send = [](const auto& from, auto& to) {
+      ok(cudaMalloc(&to, from.size() * sizeof from[0]));
+      ok(cudaMemcpy(to, from.data(), from.size() * sizeof from[0], cudaMemcpyHostToDevice));
+    };
+    send(kept.first, kept.first_there);
+    send(kept.second, kept.second_there);
+#endif
     ok(cudaDeviceSynchronize());
     ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     ok(cudaMemcpyAsync(x, start, 4 * kHidden, cudaMemcpyDeviceToDevice, stream));
+#ifdef PERSISTENT
+    launch_parties(stream);
+#else
     for (const Layer& layer : layers) mix(layer), apply(layer);
+#endif
     ok(cudaStreamEndCapture(stream, &graph));
     ok(cudaGraphInstantiate(&ready, graph, 0));
     return ready;
@@ -360,6 +457,11 @@ int main(int count, char** arguments) {
   }
 #ifdef STAMPS
   print_stamps(graph, step.stream);
+#endif
+#ifdef PERSISTENT
+  persistent::Words words;
+  ok(cudaMemcpy(&words, stay_words(), sizeof words, cudaMemcpyDeviceToHost));
+  if (words.late != 0) std::printf("SOMEBODY WAITED TOO LONG\n");
 #endif
   std::sort(times.begin(), times.end());
   std::vector<float> x(kHidden);
