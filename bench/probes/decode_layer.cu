@@ -131,14 +131,20 @@ constexpr auto probe_kernel = kernels::row_kernel<Row>;
 
 #ifdef PERSISTENT
 using Parties = std::pair<persistent::Arguments<In, Out, GateUp>, persistent::Arguments<Delta, Router, Down>>;
+using EvenAhead = persistent::Ahead<Parties::first_type>;
+using OddAhead = persistent::Ahead<Parties::second_type>;
+// Shared memory: what the even stages have, what the odd ones have, and the arguments.
+struct Shares {
+  int odd, even_ahead, odd_ahead;
+};
 template <int Party>
 __global__ void __maxnreg__(persistent::kPartyRegisters[Party])
     stay(persistent::Words* words, const __grid_constant__ persistent::Grid grid,
-         const Parties::first_type* even, const Parties::second_type* odd, int half) {
-  __shared__ persistent::Ahead<Parties::first_type> even_ahead;
-  __shared__ persistent::Ahead<Parties::second_type> odd_ahead;
+         const Parties::first_type* even, const Parties::second_type* odd, const Shares shares) {
+  auto& even_ahead = *reinterpret_cast<EvenAhead*>(persistent::shared_bytes() + shares.even_ahead);
+  auto& odd_ahead = *reinterpret_cast<OddAhead*>(persistent::shared_bytes() + shares.odd_ahead);
   if constexpr (persistent::kParties == 1)
-    persistent::run_all(words, grid, even_ahead, even, odd_ahead, odd, half);
+    persistent::run_all(words, grid, even_ahead, even, odd_ahead, odd, shares.odd);
   else if constexpr (Party == 0)
     persistent::run_party<0>(words, grid, even_ahead, even);
   else
@@ -172,38 +178,50 @@ void launch(cudaStream_t, int blocks, const typename Row::Params& params) {
   kept.keep(blocks, params);
 }
 
-persistent::Words* stay_words() {
-  static persistent::Words* words = [] {
-    persistent::Words* place = nullptr;
-    ok(cudaMalloc(&place, sizeof *place));
-    return place;
-  }();
-  return words;
+persistent::Words* words_there = nullptr;
+
+template <class... Rows>
+constexpr int most_bytes() {
+  return (static_cast<int>(std::max({kernels::kStorageBytes<Rows>...})) + 1023) / 1024 * 1024;
+}
+constexpr int kEven = most_bytes<In, Out, GateUp>(), kOdd = most_bytes<Delta, Router, Down>();
+
+// Both, in order: what each is started with.
+template <class Each>
+void for_each_party(Each each) {
+  if constexpr (persistent::kParties == 1) {
+    const int ahead = kEven + kOdd, bytes = ahead + static_cast<int>(sizeof(EvenAhead) + sizeof(OddAhead));
+    each(stay<0>, persistent::kPartyThreads[0], bytes, false,
+         Shares{kEven, ahead, ahead + static_cast<int>(sizeof(EvenAhead))});
+  } else {
+    const int even = kEven + static_cast<int>(sizeof(EvenAhead)),
+              odd = kOdd + static_cast<int>(sizeof(OddAhead));
+    each(stay<0>, persistent::kPartyThreads[0], std::max(even, kernels::apart_bytes()), false,
+         Shares{0, kEven, 0});
+    each(stay<1>, persistent::kPartyThreads[1], odd, true, Shares{0, 0, kOdd});
+  }
 }
 
-void launch_parties(cudaStream_t stream) {
-  ok(cudaMemsetAsync(stay_words(), 0, sizeof(persistent::Words), stream));
-  const auto bytes = [](std::initializer_list<std::size_t> of) { return static_cast<int>(std::max(of)); };
-  const int even = bytes({kernels::kStorageBytes<In>, kernels::kStorageBytes<Out>,
-                          kernels::kStorageBytes<GateUp>}) /
-                       1024 * 1024 +
-                   1024,
-            odd = bytes({kernels::kStorageBytes<Delta>, kernels::kStorageBytes<Router>,
-                         kernels::kStorageBytes<Down>});
-  const auto start = [&](auto kernel, int party, int shared, bool dependent) {
-    kernels::prepare_kernel("the probe", kernel, persistent::kPartyThreads[party], shared);
-    kernels::launch_kernel(
-        "the probe", kernel,
-        kernels::CudaLaunch{kSms, persistent::kPartyThreads[party], shared, stream, dependent}, stay_words(),
-        kept.grid, static_cast<const Parties::first_type*>(kept.first_there),
-        static_cast<const Parties::second_type*>(kept.second_there), even);
+void prepare_parties() {
+  const auto send = [](const auto& from, auto& to) {
+    ok(cudaMalloc(&to, from.size() * sizeof from[0]));
+    ok(cudaMemcpy(to, from.data(), from.size() * sizeof from[0], cudaMemcpyHostToDevice));
   };
-  if constexpr (persistent::kParties == 1) {
-    start(stay<0>, 0, even + odd, false);
-  } else {
-    start(stay<0>, 0, std::max(even, kernels::apart_bytes()), false);
-    start(stay<1>, 1, odd, true);
-  }
+  send(kept.first, kept.first_there);
+  send(kept.second, kept.second_there);
+  ok(cudaMalloc(&words_there, sizeof *words_there));
+  for_each_party([](auto kernel, int threads, int bytes, bool, Shares) {
+    const kernels::KernelFacts facts = kernels::prepare_kernel("the probe", kernel, threads, bytes);
+    std::printf("%d threads, %d registers, %d bytes; ", threads, facts.registers, bytes);
+  });
+}
+void launch_parties(cudaStream_t stream) {
+  ok(cudaMemsetAsync(words_there, 0, sizeof *words_there, stream));
+  for_each_party([&](auto kernel, int threads, int bytes, bool dependent, Shares shares) {
+    kernels::launch_kernel("the probe", kernel, kernels::CudaLaunch{kSms, threads, bytes, stream, dependent},
+                           words_there, kept.grid, static_cast<const Parties::first_type*>(kept.first_there),
+                           static_cast<const Parties::second_type*>(kept.second_there), shares);
+  });
 }
 #else
 template <class Row>
@@ -357,12 +375,7 @@ struct Step {
     cudaGraphExec_t ready = nullptr;
 #ifdef PERSISTENT
     for (const Layer& layer : layers) mix(layer), apply(layer);
-    const auto send = [](const auto& from, auto& to) {
-      ok(cudaMalloc(&to, from.size() * sizeof from[0]));
-      ok(cudaMemcpy(to, from.data(), from.size() * sizeof from[0], cudaMemcpyHostToDevice));
-    };
-    send(kept.first, kept.first_there);
-    send(kept.second, kept.second_there);
+    prepare_parties();
 #endif
     ok(cudaDeviceSynchronize());
     ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
@@ -460,7 +473,7 @@ int main(int count, char** arguments) {
 #endif
 #ifdef PERSISTENT
   persistent::Words words;
-  ok(cudaMemcpy(&words, stay_words(), sizeof words, cudaMemcpyDeviceToHost));
+  ok(cudaMemcpy(&words, words_there, sizeof words, cudaMemcpyDeviceToHost));
   if (words.late != 0) std::printf("SOMEBODY WAITED TOO LONG\n");
 #endif
   std::sort(times.begin(), times.end());

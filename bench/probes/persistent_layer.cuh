@@ -4,7 +4,7 @@
 // starts them and what they wait for, and the bits must be the graph's.
 //
 // -DPERSISTENT=1   one kernel, a block an SM, with all six stages; even and odd ones have a half of shared
-//                  memory each
+//                  memory each, and its nine warps 168 registers
 // -DPERSISTENT=2   two kernels, a block of each on every SM: one has the projections, the output projection
 // and
 //                  GEMM1, the other the delta rule, the router and GEMM2, so a block has asked for its next
@@ -30,7 +30,7 @@ enum Way { counter, told, nothing };
 
 constexpr int kStages = 6, kMostLayers = 30, kBlocks = 132, kParties = PERSISTENT;
 constexpr int kPartyThreads[2] = {kParties == 1 ? 288 : 256, 288},
-              kPartyRegisters[2] = {kParties == 1 ? 224 : 112, 96};
+              kPartyRegisters[2] = {kParties == 1 ? 168 : 112, 96};
 constexpr std::uint64_t kLimitNs = 20'000'000;  // a mistake here must not hang the machine
 
 struct Words {
@@ -49,6 +49,12 @@ __device__ __forceinline__ std::uint32_t acquire(const std::uint32_t* from) {
 }
 __device__ __forceinline__ void release_add(std::uint32_t* to) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory");
+}
+
+// All of a block's shared memory: what the compiler lays in front of it would move it off its alignment.
+__device__ __forceinline__ unsigned char* shared_bytes() {
+  extern __shared__ __align__(1024) unsigned char stage_shared[];
+  return stage_shared;
 }
 
 // stage: of all layers. The machine as a row sees it, of whose threads there may be fewer than the block has.
@@ -71,8 +77,7 @@ struct StageCta : device::CudaCta<typename Row::Arch> {
   __device__ int block() const { return own_block; }
   template <class Storage>
   __device__ Storage& shared() const {
-    extern __shared__ __align__(1024) unsigned char stage_shared[];
-    return *reinterpret_cast<Storage*>(stage_shared + shared_at);
+    return *reinterpret_cast<Storage*>(shared_bytes() + shared_at);
   }
   __device__ int threads() const { return Row::threads; }
   __device__ int blocks() const { return blocks_here; }
@@ -106,18 +111,18 @@ __device__ __noinline__ void run_stage(Words* words, const Grid& grid, int layer
     Row::run(StageCta<Row>(words, number, here, grid.blocks[(place + kStages - 1) % kStages], at), params);
   device::ptx::fence_async_proxy();  // what was read and written here comes before the next stage's copies
   device::ptx::barrier_sync(14, party_threads);
+  if (threadIdx.x >= 32) return;
   if (WAY == told) {
-    __shared__ bool is_last;
+    std::uint32_t before = 0;
     if (threadIdx.x == 0) {
       __threadfence();
-      is_last = atomicAdd(&words->done[number], 1u) + 1 == static_cast<std::uint32_t>(here);
+      before = atomicAdd(&words->done[number], 1u);
       __threadfence();
     }
-    device::ptx::barrier_sync(14, party_threads);
-    if (is_last && threadIdx.x < kBlocks)
-      asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(&words->line[threadIdx.x][0]), "r"(number + 1)
-                   : "memory");
-    device::ptx::barrier_sync(14, party_threads);
+    if (__shfl_sync(~0u, before, 0) + 1 == static_cast<std::uint32_t>(here))
+      for (int block = static_cast<int>(threadIdx.x); block < kBlocks; block += 32)
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(&words->line[block][0]), "r"(number + 1)
+                     : "memory");
   } else if (threadIdx.x == 0) {
     release_add(&words->done[number]);
   }
