@@ -102,7 +102,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   if(OPENSSL_FOUND)
     target_link_libraries(fourfold_hub PRIVATE OpenSSL::Crypto)
   endif()
-  fourfold_precompile(fourfold_hub fourfold_base)
+  fourfold_precompile(fourfold_hub fourfold_hub)
   # What the program shares with libfourfold_engine; the rest of the room is that library's own, see install.cmake.
   set(library_sources activations open_model prepare_model machine_rank open_engine served_model calls rank_machines tuned expert_choice plan_step predict
     predict_layer node_ranks)
@@ -110,7 +110,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   add_library(fourfold_library STATIC ${library_sources})
   target_link_libraries(fourfold_library PUBLIC fourfold_options fourfold_base fourfold_plan fourfold_checkpoint fourfold_text
     fourfold_sample fourfold_engine fourfold_events fourfold_model fourfold_nodes fourfold_server fourfold_gpu ${CMAKE_DL_LIBS})
-  fourfold_precompile(fourfold_library fourfold_base)
+  fourfold_precompile(fourfold_library fourfold_hub)
   fourfold_room(loadgen LINK fourfold_base fourfold_json fourfold_http)
   # These open and fetch before anything computes: with -O1 they compile a quarter faster, and nobody waits longer.
   foreach(room library hub)
