@@ -142,18 +142,22 @@ RandomWeights::Matrix RandomWeights::mxfp4(std::int64_t rows, std::int64_t colum
 
 RandomWeights::Matrix RandomWeights::bf16(std::int64_t rows, std::int64_t columns, std::int64_t start) {
   std::vector<Bf16>& table = bf16_tables_[columns];
-  Random random(static_cast<std::uint64_t>(columns));
-  const double size = std::sqrt(3.0 / static_cast<double>(columns));
-  while (static_cast<std::int64_t>(table.size()) < kTableRows * columns)
-    table.push_back(to_bf16(static_cast<float>(random.uniform(-size, size))));
+  if (table.empty()) {
+    table.resize(static_cast<std::size_t>(kTableRows * columns));
+    Random random(static_cast<std::uint64_t>(columns));
+    const double size = std::sqrt(3.0 / static_cast<double>(columns));
+    for (Bf16& value : table) value = to_bf16(static_cast<float>(random.uniform(-size, size)));
+  }
   return {"random", rows, columns, checkpoint::Bf16Storage{table}, repeat_rows(rows, start)};
 }
 
 RandomWeights::Matrix RandomWeights::fp8(std::int64_t rows, std::int64_t columns, std::int64_t start) {
   std::vector<E4m3>& table = fp8_tables_[columns];
-  Random random(static_cast<std::uint64_t>(columns));
-  while (static_cast<std::int64_t>(table.size()) < kTableRows * columns)
-    table.push_back(to_e4m3(static_cast<float>(random.uniform(-1, 1))));
+  if (table.empty()) {
+    table.resize(static_cast<std::size_t>(kTableRows * columns));
+    Random random(static_cast<std::uint64_t>(columns));
+    for (E4m3& value : table) value = to_e4m3(static_cast<float>(random.uniform(-1, 1)));
+  }
   const auto scale = static_cast<float>(std::sqrt(3.0 / static_cast<double>(columns)));
   return {"random", rows, columns,
           checkpoint::Fp8Storage{table, checkpoint::Fp8TensorScale{scale}, std::nullopt},
