@@ -141,7 +141,7 @@ shortened() {
   build/test_kernels --gtest_filter='GroupedGemm.WideMatrices*'
   build/test_evaluate --gtest_filter='*RouterTies*'
   build/test_model --gtest_filter='GoldenWithFp4Activations.*:StepWays.Joined*'
-  build/test_engine --gtest_filter='Batcher.OnTheSimulatedGpu*:Fp8Answers.*'
+  build/test_engine --gtest_filter='Batcher.OnTheSimulatedGpu*:Fp8Answers.*:GpuAnswers.WithFp4*'
   build/test_cli_model --gtest_filter='CheckpointCommands.ComparePassesOnTheGoldenModels'
 }
 

@@ -9,7 +9,7 @@ if(FOURFOLD_PYTHON AND TARGET fourfold)
   add_test(NAME clients.run_can_fail COMMAND ${FOURFOLD_PYTHON} ${clients}/run_test.py)
   add_test(NAME clients.results COMMAND ${FOURFOLD_PYTHON} ${clients}/results.py --check)
   if(NOT FOURFOLD_SANITIZE)
-    foreach(suite official families family_models harmony frameworks routers kv_events replayed hub_package sbom_package)
+    foreach(suite official families family_models harmony routers kv_events replayed hub_package sbom_package)
       add_test(NAME clients.${suite} COMMAND ${FOURFOLD_PYTHON} ${clients}/run.py --program $<TARGET_FILE:fourfold>
         --folder ${CMAKE_BINARY_DIR}/clients ${suite})
       set_tests_properties(clients.${suite} PROPERTIES TIMEOUT 900 COST 30 SKIP_RETURN_CODE 77)

@@ -26,8 +26,8 @@ UV = "uv==0.13.7"
 NEWEST = "2026-11-16T00:00:00Z"
 SKIPPED = 77
 # In ./dev test (clients.cmake has a test for each), and only in ./dev test --long: the downloads are large.
-SUITES = ["official", "families", "family_models", "harmony", "frameworks", "routers", "kv_events", "replayed", "hub_package", "sbom_package"]
-LONG_SUITES = ["claude_suite", "codex_suite", "aider_suite", "litellm_suite", "ray_suite", "dynamo_suite", "open_webui_suite",
+SUITES = ["official", "families", "family_models", "harmony", "routers", "kv_events", "replayed", "hub_package", "sbom_package"]
+LONG_SUITES = ["frameworks", "claude_suite", "codex_suite", "aider_suite", "litellm_suite", "ray_suite", "dynamo_suite", "open_webui_suite",
                "lm_eval_suite", "vocabularies"]
 
 

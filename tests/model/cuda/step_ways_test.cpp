@@ -17,6 +17,7 @@ using backend::cuda::StepWays;
 // Mixers of 768 columns: two segments of K, so that more than eight rows have sums to add up.
 checkpoint::ModelShape wide_shape() {
   checkpoint::ModelShape shape = checkpoint::find_shape("tiny");
+  shape.layers = shape.full_interval = 2;  // DeltaNet, attention
   shape.heads = 12;
   shape.key_heads = 6;
   shape.value_heads = 12;
@@ -79,37 +80,37 @@ TEST(StepWays, GiveTheSameBits) {
   const MadeModel model(wide_shape(), "bf16");
   const Ran after = run(model.loaded, {});
   {
-    SCOPED_TRACE("a sum and a norm in each of four layers are one kernel, in both steps");
+    SCOPED_TRACE("a sum and a norm in each of two layers are one kernel, in both steps");
     const Ran before = run(model.loaded, {.grids_by_context = false, .sums_norm = false});
     EXPECT_EQ(before.logits, after.logits);
     EXPECT_EQ(before.sum_norms, 0);
-    EXPECT_EQ(after.sum_norms, 8);
-    EXPECT_EQ(before.norms - after.norms, 8);
-    EXPECT_EQ(before.sums - after.sums, 8);
+    EXPECT_EQ(after.sum_norms, 4);
+    EXPECT_EQ(before.norms - after.norms, 4);
+    EXPECT_EQ(before.sums - after.sums, 4);
   }
   {
-    SCOPED_TRACE("behind three of four layers another one reads normed rows; behind the last the head does");
+    SCOPED_TRACE("behind the first layer another one reads normed rows; behind the last the head does");
     const Ran before = run(model.loaded, {.combines_norm = false});
     EXPECT_EQ(before.logits, after.logits);
     EXPECT_EQ(before.combine_norms, 0);
-    EXPECT_EQ(before.combines, 8);
-    EXPECT_EQ(after.combine_norms, 6);
+    EXPECT_EQ(before.combines, 4);
+    EXPECT_EQ(after.combine_norms, 2);
     EXPECT_EQ(after.combines, 2);
-    EXPECT_EQ(before.norms - after.norms, 6);
+    EXPECT_EQ(before.norms - after.norms, 2);
   }
   {
     SCOPED_TRACE("a table beside a shared expert, whose rows have one segment of columns");
     const Ran before = run(model.loaded, {.many_tables = false});
     EXPECT_EQ(before.logits, after.logits);
     EXPECT_EQ(before.tables, 0);
-    EXPECT_EQ(before.routes, 8);
-    EXPECT_EQ(after.tables, 8);
+    EXPECT_EQ(before.routes, 4);
+    EXPECT_EQ(after.tables, 4);
     EXPECT_EQ(after.routes, 0);
-    EXPECT_EQ(before.multiplies - after.multiplies, 8);
+    EXPECT_EQ(before.multiplies - after.multiplies, 4);
   }
 }
 
-// A bf16 router beside an FP4 shared expert, and rows of 576 columns, two segments of K: the pairs of four
+// A bf16 router beside an FP4 shared expert, and rows of 576 columns, two segments of K: the pairs of two
 // layers, in two steps.
 TEST(StepWays, PairsOfManyRowsGiveTheSameBits) {
   checkpoint::ModelShape shape = wide_shape();
@@ -118,7 +119,7 @@ TEST(StepWays, PairsOfManyRowsGiveTheSameBits) {
   const Ran before = run(model.loaded, {.pairs_many = false}), after = run(model.loaded, {});
   EXPECT_EQ(before.logits, after.logits);
   EXPECT_EQ(before.pairs + before.pair_sums, 0);
-  EXPECT_EQ(after.pairs, 8);
+  EXPECT_EQ(after.pairs, 4);
   EXPECT_EQ(after.pair_sums, after.pairs);
   EXPECT_EQ(before.multiplies - after.multiplies, 2 * after.pairs);
   EXPECT_EQ(before.sums - after.sums, 2 * after.pairs);
