@@ -283,13 +283,6 @@ std::size_t scale_row_bytes(WeightFormat format, std::int64_t columns) {
   return static_cast<std::size_t>(blocks);
 }
 
-bool HeldMatrix::has_one_factor() const {
-  if (format != WeightFormat::fp8) return true;
-  if (is_anew) return false;
-  const auto& scale = std::get<checkpoint::Fp8Storage>(matrix->storage).scale;
-  return std::holds_alternative<checkpoint::Fp8TensorScale>(scale);
-}
-
 float HeldMatrix::factor(std::int64_t row) const {
   if (is_anew) return format == WeightFormat::nvfp4 ? scales[0] : scales[static_cast<std::size_t>(row)];
   if (format == WeightFormat::nvfp4)

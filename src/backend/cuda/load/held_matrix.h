@@ -39,7 +39,6 @@ struct HeldMatrix {
 
   // What a row's dot product is still to be multiplied with.
   float factor(std::int64_t row) const;
-  bool has_one_factor() const;  // the same for every row
   // As held: the matrix's own, and zeros up to a whole record. A rank's part may be narrow.
   std::int64_t columns() const;
 };

@@ -20,13 +20,9 @@ void append_scales(const RecordRun::Part& part, std::vector<float>& scales) {
   for (const HeldMatrix* held : {part.first, part.up}) {
     if (held == nullptr) continue;
     const std::int64_t rows = held->matrix->rows;
-    const std::int64_t padding = rounded(rows, part.up != nullptr ? record::kColumns : record::kRows) - rows;
-    if (held->has_one_factor()) {
-      scales.insert(scales.end(), static_cast<std::size_t>(rows), held->factor(0));
-    } else {
-      for (std::int64_t row = 0; row < rows; ++row) scales.push_back(held->factor(row));
-    }
-    scales.insert(scales.end(), static_cast<std::size_t>(padding), 1.0f);
+    for (std::int64_t row = 0; row < rounded(rows, part.up != nullptr ? record::kColumns : record::kRows);
+         ++row)
+      scales.push_back(row < rows ? held->factor(row) : 1.0f);
   }
 }
 
