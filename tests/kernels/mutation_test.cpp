@@ -9,6 +9,7 @@
 #include "kernels/launch/sim_machine.h"
 #include "kernels/moe/paths.h"
 #include "kernels/moe/row_list.h"
+#include "kernels/moe_few/few_params.h"
 #include "kernels/moe_route/route_rule.h"
 #include "kernels/verify/gemm_case.h"
 #include "tests/kernels/mutations.h"
@@ -324,15 +325,13 @@ TEST(Mutation, TiledFp4ByRow) {
 
 TEST(Mutation, EveryFewRow) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs every row";
-  // One segment and several in either GEMM, the last of them short.
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
   for (const plan::RowFacts& down : machine->rows(kernels::RowKind::few_down)) {
     // Other ranking between the same meetings; OneBlockRouteOfSigmoidScores has its own.
     if (moe_route::is_any_rule_row(down.row)) continue;
     int shapes = 0;
-    for (const moe_layer::Shape shape :
-         {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}}) {
+    const auto run_shape = [&](const moe_layer::Shape& shape, int blocks, bool fed) {
       const WeightFormat format = down.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
       SmallLayerOptions layer = layer_of(shape, 3, Activations::w4a16, format);
       layer.packed_for_w4a4 = down.path == moe::W4a16Fp4Order::name;
@@ -340,14 +339,29 @@ TEST(Mutation, EveryFewRow) {
       moe_layer::Request request{shape, Activations::w4a16, format, Role::decode, 3, layer.packed_for_w4a4};
       request.clamped = down.clamps;
       moe_layer::Choice choice = moe_layer::few_choice(request);
-      if (!choice.ok()) continue;  // clamped rows do not take every K
-      ++shapes;
+      if (!choice.ok()) return;    // clamped rows do not take every K
       choice.down_row = down.row;  // small shapes choose the narrow one by themselves
+      const bool streams = choice.gate_up_row.starts_with(moe_few::kStreamKernel);
+      const bool down_is_fed = down.m == 32;
+      if (fed && !streams && !down_is_fed) return;
+      ++shapes;
+      std::set<std::string> files = {"few_down.h",    "few_gate_up.h", "few_route.h",
+                                     "record_ring.h", "token_rows.h",  "top_k.h"};
+      if (fed) files = {"fed_ring.h"};
+      if (fed && streams) files.insert("few_stream.h");
       run_subject({.name = fourfold::format("{}, {}x{}", down.row, shape.hidden, shape.intermediate),
                    .layer = layer,
                    .tokens = 3,
-                   .choice = choice});
-    }
+                   .choice = choice,
+                   .files = files,
+                   .blocks = blocks});
+    };
+    // One segment and several in either GEMM, the last of them short.
+    for (const moe_layer::Shape shape :
+         {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}})
+      run_shape(shape, 2, false);
+    // As FewTokensStreamed: with more copies than the rings hold, strips in several batches.
+    run_shape({576, 1088, 3, 2}, 8, true);
     EXPECT_GT(shapes, 0) << down.row;
   }
 }

@@ -367,9 +367,10 @@ void prove_delta_decode(StepRun& run) {
 }
 
 void prove_delta_prompt(StepRun& run) {
-  // A chunk and a rest beside a sequence that begins; then on inside a block.
+  // A chunk and a rest beside a sequence that begins; then on inside a block. Then five chunks at once: the
+  // scan fills each of its places again, and again.
   Steps steps{{70, 3}, {20, 0}};
-  if (run.test().variant == 1) steps = {{128, 0}, {64, 65}};
+  if (run.test().variant == 1) steps = {{320, 0}, {64, 65}};
   if (run.test().variant > 1)
     steps = {{1 + run.below(130), run.below(70)}, {1 + run.below(70), 1 + run.below(130)}};
   if (run.test().large) steps = {{2'048, 500, 3}, {200, 64, 130}};
