@@ -139,7 +139,7 @@ shortened() {
   build ci test_kernels test_evaluate test_engine test_model test_cli_model
   export FOURFOLD_LONG=1
   build/test_kernels --gtest_filter='GroupedGemm.WideMatrices*'
-  build/test_evaluate --gtest_filter='*RouterTies*'
+  build/test_evaluate --gtest_filter='*RouterTies*:*QuantisedFamilies*'
   build/test_model --gtest_filter='GoldenWithFp4Activations.*:StepWays.Joined*'
   build/test_engine --gtest_filter='Batcher.OnTheSimulatedGpu*:Fp8Answers.*:GpuAnswers.WithFp4*'
   build/test_cli_model --gtest_filter='CheckpointCommands.ComparePassesOnTheGoldenModels'

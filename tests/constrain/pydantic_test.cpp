@@ -13,7 +13,7 @@
 namespace fourfold::constrain {
 namespace {
 
-constexpr int kRounds = 6;
+constexpr int kRounds = 6;  // of what pydantic judges; without it one does
 
 bj::value schemas() { return json::parse_file(FOURFOLD_PYDANTIC_SCHEMAS); }
 
@@ -28,7 +28,7 @@ TEST(Pydantic, AnswersAreJsonOfTheTypesThatCompile) {
     const std::string text = bj::serialize(schema);
     const auto masks = std::make_shared<const Masks>(model().vocabulary, compile_json_schema(text));
     Random random(name.size());
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < (file.is_open() ? kRounds : 1); ++round) {
       const std::string answer = random_answer(masks, random, 120, static_cast<std::uint64_t>(round) * 2);
       boost::system::error_code code;
       bj::parse(answer, code);
