@@ -6,10 +6,9 @@
 // -DPERSISTENT=1   one kernel, a block an SM, with all six stages; even and odd ones have a half of shared
 //                  memory each, and its nine warps 168 registers
 // -DPERSISTENT=2   two kernels, a block of each on every SM: one has the projections, the output projection
-// and
-//                  GEMM1, the other the delta rule, the router and GEMM2, so a block has asked for its next
-//                  weights while the other kernel's multiplies. Its 17 warps have 112 and 96 registers: a
-//                  quarter of an SM has 16,384
+//                  and GEMM1, the other the delta rule, the router and GEMM2, so a block has asked for its
+//                  next weights while the other kernel's multiplies. Its 17 warps have 112 and 96 registers:
+//                  a quarter of an SM has 16,384
 // -DWAY=counter    the blocks of a stage raise one word, everybody looks at it
 // -DWAY=told       the last block of a stage writes a word for each block, which looks at its own
 // -DWAY=nothing    nobody waits: wrong results, and the time that borders costing nothing would leave
@@ -51,6 +50,21 @@ __device__ __forceinline__ void release_add(std::uint32_t* to) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(to) : "memory");
 }
 
+// For a warp, until the blocks of a stage are all done. `of` counts stages from the first layer on.
+__device__ __forceinline__ void wait_for(Words* words, int of, int blocks) {
+  if ((threadIdx.x & 31) == 0) {
+    const std::uint32_t* from = WAY == told ? &words->line[blockIdx.x][0] : &words->done[of];
+    const std::uint32_t wanted = static_cast<std::uint32_t>(WAY == told ? of + 1 : blocks);
+    const std::uint64_t begin = device::ptx::nanoseconds();
+    while (acquire(from) < wanted)
+      if (device::ptx::nanoseconds() - begin > kLimitNs) {
+        words->late = 1;
+        break;
+      }
+  }
+  __syncwarp();  // the other lanes read what their first one waited for
+}
+
 // All of a block's shared memory: what the compiler lays in front of it would move it off its alignment.
 __device__ __forceinline__ unsigned char* shared_bytes() {
   extern __shared__ __align__(1024) unsigned char stage_shared[];
@@ -63,8 +77,8 @@ struct StageCta : device::CudaCta<typename Row::Arch> {
   Words* words;
   int stage, blocks_here, blocks_before;
   int shared_at;              // where its memory begins
-  int own_thread, own_block;  // asked in each stage anew: else the compiler keeps all stages' addresses for
-                              // the whole loop
+  // Asked in each stage anew: else the compiler keeps all stages' addresses for the whole loop.
+  int own_thread, own_block;
 
   __device__ StageCta(Words* of, int number, int here, int before, int at)
       : words(of), stage(number), blocks_here(here), blocks_before(before), shared_at(at) {
@@ -84,40 +98,40 @@ struct StageCta : device::CudaCta<typename Row::Arch> {
   __device__ void sync_block() const { device::ptx::barrier_sync(0, Row::threads); }
   __device__ void release_successors() const {}
   __device__ void wait_predecessors() const {
-    if (WAY == nothing || stage == 0) return;
-    if (lane() == 0) {
-      const std::uint32_t* from = WAY == told ? &words->line[blockIdx.x][0] : &words->done[stage - 1];
-      const std::uint32_t wanted = static_cast<std::uint32_t>(WAY == told ? stage : blocks_before);
-      const std::uint64_t begin = device::ptx::nanoseconds();
-      while (acquire(from) < wanted)
-        if (device::ptx::nanoseconds() - begin > kLimitNs) {
-          words->late = 1;
-          break;
-        }
-    }
-    __syncwarp();
+    if (WAY != nothing && stage > 0) wait_for(words, stage - 1, blocks_before);
   }
 };
 
+// Named barriers of a party's threads; 0 is the rows' own.
+enum PartyBarrier { stage_is_done = 14, may_begin = 13 };
+
 // Not inlined: what a row defines on one path only would be kept for all of the loop around it. place: two
 // stages of one row have a function each.
+//
+// What a row reads before its wait is older than the stage in front (few_down: the logits), which had waited
+// for it: a graph starts no block before that, and one kernel comes through that stage first. Of two kernels,
+// each leaves every other stage out, so its blocks wait here for the stage before the one in front.
 template <class Row>
 __device__ __noinline__ void run_stage(Words* words, const Grid& grid, int layer, int place,
                                        const typename Row::Params& params, int party_threads, int at) {
   const int here = grid.blocks[place], number = layer * kStages + place;
   const bool works = static_cast<int>(blockIdx.x) < here;
   if (!works) return;
+  if (kParties == 2 && WAY != nothing && number >= 2) {
+    if (threadIdx.x < 32) wait_for(words, number - 2, grid.blocks[(place + kStages - 2) % kStages]);
+    device::ptx::barrier_sync(may_begin, party_threads);  // all warps begin behind the first one's wait
+  }
   if (static_cast<int>(threadIdx.x) < Row::threads)
     Row::run(StageCta<Row>(words, number, here, grid.blocks[(place + kStages - 1) % kStages], at), params);
   device::ptx::fence_async_proxy();  // what was read and written here comes before the next stage's copies
-  device::ptx::barrier_sync(14, party_threads);
+  device::ptx::barrier_sync(stage_is_done, party_threads);  // and all of this block's warps have written
   if (threadIdx.x >= 32) return;
   if (WAY == told) {
     std::uint32_t before = 0;
     if (threadIdx.x == 0) {
-      __threadfence();
+      __threadfence();  // what the block wrote comes before its count
       before = atomicAdd(&words->done[number], 1u);
-      __threadfence();
+      __threadfence();  // and the others' counts before the last one's words
     }
     if (__shfl_sync(~0u, before, 0) + 1 == static_cast<std::uint32_t>(here))
       for (int block = static_cast<int>(threadIdx.x); block < kBlocks; block += 32)
@@ -173,7 +187,8 @@ __device__ __forceinline__ void run_party(Words* words, const Grid& grid, Ahead<
     run_stage<typename A::Second>(words, grid, layer, Party + 2, now.second, threads, 0);
     fetched();
     run_stage<typename A::Third>(words, grid, layer, Party + 4, now.third, threads, 0);
-    device::ptx::barrier_sync(13, threads);
+    // The next layer's arguments have landed for all, and this one's are read no more.
+    device::ptx::barrier_sync(may_begin, threads);
   }
 }
 
@@ -198,7 +213,8 @@ __device__ __forceinline__ void run_all(Words* words, const Grid& grid, Ahead<Ev
     run_stage<typename Odd::Second>(words, grid, layer, 3, o.second, threads, half);
     run_stage<typename Even::Third>(words, grid, layer, 4, e.third, threads, 0);
     run_stage<typename Odd::Third>(words, grid, layer, 5, o.third, threads, half);
-    device::ptx::barrier_sync(13, threads);
+    // The next layer's arguments have landed for all, and this one's are read no more.
+    device::ptx::barrier_sync(may_begin, threads);
   }
 }
 
