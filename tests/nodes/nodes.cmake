@@ -5,7 +5,7 @@ if(TARGET fourfold AND TARGET fake_nccl AND FOURFOLD_PYTHON AND OPENSSL_FOUND AN
   function(add_process_test part file)
     add_test(NAME nodes.processes.${part}
       COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${file} $<TARGET_FILE:fourfold> ${ARGN} ${part})
-    set_tests_properties(nodes.processes.${part} PROPERTIES COST 20 TIMEOUT 600)
+    set_tests_properties(nodes.processes.${part} PROPERTIES TIMEOUT 600 ${FOURFOLD_MOSTLY_WAITS})
   endfunction()
   add_process_test(Nodes nodes_test.py)
   add_process_test(Simulated simulated_test.py $<TARGET_FILE:fake_nccl>)

@@ -10,7 +10,7 @@ if(FOURFOLD_PYTHON)
     set(program $<$<STREQUAL:${name},live>:$<TARGET_FILE:fourfold>>)
     add_test(NAME page.${name} COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/${name}_test.py ${program}
       COMMAND_EXPAND_LISTS)
-    set_tests_properties(page.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 COST 20)
+    set_tests_properties(page.${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 ${FOURFOLD_MOSTLY_WAITS})
   endforeach()
   if(TARGET fourfold)
     add_test(NAME docs.serving_options COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/serving_docs_test.py
