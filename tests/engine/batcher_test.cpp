@@ -212,7 +212,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 }
 
 void expect_tokens_alone(Scenarios equal, Scenarios unequal) {
-  const std::uint64_t count = from_environment("FOURFOLD_SCENARIOS", 60);
+  const std::uint64_t count = from_environment("FOURFOLD_SCENARIOS", 30);
   const std::uint64_t first = from_environment("FOURFOLD_SEED", 1);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(testing::Message() << "FOURFOLD_SEED=" << seed);

@@ -111,7 +111,7 @@ TEST(MinTokens, OnAGpuTheTokensAreTheHosts) {
   for (const int drafts : {0, 2, 5}) EXPECT_EQ(run(request, drafts, false), tokens) << drafts;
   // An end that is all but certain: the first token that the GPU chooses.
   request.params.logit_bias = {{3, 100}};
-  for (const int drafts : {0, 2, 5}) EXPECT_EQ(run(request, drafts, false).size(), 5u) << drafts;
+  for (const int drafts : {0, 5}) EXPECT_EQ(run(request, drafts, false).size(), 5u) << drafts;
 }
 
 TEST(MinTokens, BeyondMaxTokensIsRefused) {

@@ -59,10 +59,11 @@ void expect_same_after_preemption(const model::Golden& golden, Activations activ
   EXPECT_GE(batcher.status().preempted, 1);
   for (std::size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(answers[i + 1], expected[i]) << i;
 }
+// What a chip with FP4 tensor cores serves with; --long also generated rows in FP4.
 TEST(Fp4Answers, AreTheSameAfterAPreemption) {
   const model::Golden golden("compressed");
-  for (const Activations activations : {Activations::w4a4_prefill, Activations::w4a4})
-    expect_same_after_preemption(golden, activations);
+  expect_same_after_preemption(golden, Activations::w4a4_prefill);
+  if (test::wants_all()) expect_same_after_preemption(golden, Activations::w4a4);
 }
 // As FP4 ones, whose kernels have more to lose.
 TEST(Fp8Answers, AreTheSameAfterAPreemption) {
@@ -85,7 +86,7 @@ TEST(Fp8Answers, AreTheSameWithDraftsOfAnFp8Layer) {
       fp8 += program.matrix(linear->weight).input == backend::InputFormat::fp8_prefill ? 1 : 0;
   EXPECT_EQ(fp8, 4) << "attention";
   const auto plain = alone(*gpu, greedy_request(prompt, 8));
-  for (const int drafts : {3, 5}) EXPECT_EQ(alone(*gpu, greedy_request(prompt, 8, drafts)), plain) << drafts;
+  for (const int drafts : {5}) EXPECT_EQ(alone(*gpu, greedy_request(prompt, 8, drafts)), plain) << drafts;
 }
 
 // Every large matrix is NVFP4 with an input scale. A made-up MTP layer is bf16, as releases have it, so the
@@ -100,6 +101,7 @@ TEST(Fp4Answers, AreTheSameWithDraftsOfAnFp4Layer) {
   std::vector<TokenId> prompt;
   for (TokenId i = 0; i < 61; ++i) prompt.push_back(7 * i % 600);
   for (const Activations activations : {Activations::w4a4_prefill, Activations::w4a4}) {
+    if (activations == Activations::w4a4 && !test::wants_all()) continue;
     Simulated gpu(made, {.page_count = 4, .page_tokens = 64, .state_slot_count = 1, .row_count = 128},
                   activations);
     int fp4 = 0;

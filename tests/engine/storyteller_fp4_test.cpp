@@ -13,8 +13,7 @@ using model::Activations;
 
 // Tokens of a window, which starts anew.
 constexpr std::size_t kWindow = 128;
-// More of them would take minutes.
-std::size_t window_count() { return test::wants_all() ? 16 : 1; }
+constexpr std::size_t kWindows = 16;
 
 class StorytellerFp4 : public testing::Test {
  protected:
@@ -25,7 +24,7 @@ class StorytellerFp4 : public testing::Test {
   using Backend = std::function<std::unique_ptr<backend::Prepared>(Activations)>;
 
   Costs costs(const Backend& prepare, Activations activations) const {
-    const auto text = held_out(window_count() * kWindow + 1);
+    const auto text = held_out(kWindows * kWindow + 1);
     const auto prepared = prepare(activations), exact = on_cpu(Activations::f32);
     Costs out;
     for (std::size_t begin = 0; begin + 1 < text.size(); begin += kWindow) {
@@ -74,6 +73,7 @@ double errors_apart(const std::vector<double>& first, const std::vector<double>&
 // standard errors of the mean of the tokens' differences. 16-bit activations in one's place cost a
 // hundredth of it (the divergence is theirs then), which is far beyond.
 TEST_F(StorytellerFp4, CostsOnTheGpuWhatItCostsOnTheCpu) {
+  if (!test::wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it; minutes";
   const Costs gpu = costs([&](Activations a) { return on_gpu(a); }, Activations::w4a4);
   const Costs cpu = costs(on_cpu, Activations::w4a4), half = costs(on_cpu, Activations::w4a16);
   EXPECT_LT(errors_apart(gpu.surprise, cpu.surprise), 3);

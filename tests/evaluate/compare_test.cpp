@@ -11,6 +11,7 @@
 #include "checkpoint/write/quantize.h"
 #include "evaluate/trace.h"
 #include "tests/model/made_models.h"
+#include "tests/support/long_test.h"
 #include "tests/support/ranks.h"
 
 namespace fourfold::evaluate {
@@ -342,16 +343,19 @@ TEST_P(FamilyShapes, QuantisedIsNear) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, FamilyShapes,
-                         testing::Values(FamilyCase{"tiny-dense"}, FamilyCase{"tiny-next"},
-                                         FamilyCase{"tiny-qwen3-moe"}, FamilyCase{"tiny-glm"},
-                                         FamilyCase{"tiny-glm", 2}, FamilyCase{"tiny-glm-odd"},
-                                         FamilyCase{"tiny-minimax"}, FamilyCase{"tiny-minimax", 2},
-                                         FamilyCase{"tiny-minimax-odd"}, FamilyCase{"tiny-gpt-oss"},
-                                         FamilyCase{"tiny-gpt-oss", 2}, FamilyCase{"tiny-gpt-oss-odd"},
-                                         FamilyCase{"tiny-deepseek"}, FamilyCase{"tiny-deepseek", 2},
-                                         FamilyCase{"tiny-deepseek-odd"}, FamilyCase{"tiny-mistral"},
-                                         FamilyCase{"tiny-mistral", 2}, FamilyCase{"tiny-mistral-odd"}));
+// Second seeds are for --long: other numbers, the same shapes.
+std::vector<FamilyCase> family_cases() {
+  std::vector<FamilyCase> out = {{"tiny-dense"},       {"tiny-next"},         {"tiny-qwen3-moe"},
+                                 {"tiny-glm"},         {"tiny-glm-odd"},      {"tiny-minimax"},
+                                 {"tiny-minimax-odd"}, {"tiny-gpt-oss"},      {"tiny-gpt-oss-odd"},
+                                 {"tiny-deepseek"},    {"tiny-deepseek-odd"}, {"tiny-mistral"},
+                                 {"tiny-mistral-odd"}};
+  if (test::wants_all())
+    for (const char* shape : {"tiny-glm", "tiny-minimax", "tiny-gpt-oss", "tiny-deepseek", "tiny-mistral"})
+      out.push_back({shape, 2});
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Tiny, FamilyShapes, testing::ValuesIn(family_cases()));
 
 // Each of gpt-oss's own parts left out, or off by one, is beyond the bounds.
 TEST(Compare, NoticesWhatGptOssHasToItself) {

@@ -136,7 +136,7 @@ TEST(LayerInvariance, DecodeFromWeightsPackedForW4a4HasTheSameBits) {
   std::vector<Row> results;
   for (const bool packed : {false, true}) {
     options.packed_for_w4a4 = packed;
-    check_decode(options);
+    if (packed) check_decode(options);  // without is above
     sim::Device device;
     const auto machine = kernels::make_sim_machine(device, {.arch = &plan::kSm120});
     SmallLayer layer(*machine, options);

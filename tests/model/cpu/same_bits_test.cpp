@@ -198,9 +198,9 @@ class Walk {
 
 class SameBits : public testing::TestWithParam<int> {};
 
-// 160 runs in all, and 500 in ./dev test --long.
+// 100 runs in all, and 500 in ./dev test --long.
 TEST_P(SameBits, InRandomRuns) {
-  const std::uint64_t runs = test::wants_all() ? 125 : 40;
+  const std::uint64_t runs = test::wants_all() ? 125 : 25;
   for (std::uint64_t seed = 0; seed < runs; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Walk(scene(GetParam()), 1000 * static_cast<std::uint64_t>(GetParam()) + seed).run();

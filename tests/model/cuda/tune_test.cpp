@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda.h"
 #include "kernels/launch/sim_machine.h"
 #include "tests/model/support.h"
+#include "tests/support/long_test.h"
 
 namespace fourfold::model {
 namespace {
@@ -58,6 +59,7 @@ TEST(TuneBits, GeneratedRows) {
 }
 // wgmma and mma, tiles of every size.
 TEST(TuneBits, PromptRowsOnHopper) {
+  if (!test::wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
   expect_equal_bits(tune_step(plan::kSm90, 9, backend::Role::prefill, "prompt experts*"), 1, 10);
   expect_equal_bits(tune_step(plan::kSm90, 9, backend::Role::prefill, "attend prompt*"), 1, 2);
 }
