@@ -34,7 +34,8 @@ double mean(const std::vector<double>& values) {
 
 TEST(SmallSm, SmallSmsCostWhatWasMeasured) {
   const std::vector<Steps> sections = small_sm_sections();
-  ASSERT_EQ(sections.size(), 6u);
+  ASSERT_GE(sections.size(), 4u);
+  ASSERT_EQ(sections.size() % 2, 0u);
   std::map<std::pair<int, int>, double> most;  // the most of all pairs of sections, never less than nothing
   for (std::size_t i = 0; i + 1 < sections.size(); i += 2)
     for (const auto& [at, values] : sections[i]) {

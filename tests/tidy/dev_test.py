@@ -34,6 +34,52 @@ class Dev(unittest.TestCase):
             self.assertEqual(status, 64, words)
             self.assertIn("dev: ", output)
 
+    def test_racecheck_and_small_sms_write_a_file_each(self):
+        """With stand-ins for the card, the compiler and the sanitizer."""
+        with tempfile.TemporaryDirectory() as holder:
+            folder = pathlib.Path(holder)
+            program = """#!/bin/sh
+                case "$*" in
+                  *--json*) echo '{"rows": [{"kernel": "attend"}, {"kernel": "pack"}, {"kernel": "attend"}]}' ;;
+                  *) echo "bench $* ${FOURFOLD_EMULATE_SM_BYTES:-whole}" ;;
+                esac"""
+            sanitizer = """#!/bin/sh
+                echo "3 proofs of 3 passed"
+                case "$*" in *"$RACES"*) hazards=2 ;; *) hazards=0 ;; esac
+                echo "========= RACECHECK SUMMARY: $hazards hazards displayed (0 errors, 0 warnings)" """
+            for name, text in (("bin/nvidia-smi", "#!/bin/sh\necho NVIDIA Card 1"), ("bin/cmake", "#!/bin/sh"),
+                               ("bin/compute-sanitizer", sanitizer), ("build/fourfold", program),
+                               ("build-racecheck/fourfold", program), ("tools/progress.py", "")):
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_text(text + "\n")
+                (folder / name).chmod(0o755)
+            script = (f'set -euo pipefail; cd {folder}; jobs=1; fail() {{ echo "dev: $2"; exit "$1"; }}; set_up() {{ :; }}; '
+                      f'build() {{ :; }}; source {ROOT}/tools/gpu.sh; command_gpu "$@"')
+
+            def gpu(*words, races="nothing"):
+                return run("bash", "-c", script, "gpu", *words, RACES=races, FOURFOLD_COMMIT="abc",
+                           PATH=f"{folder}/bin:{os.environ['PATH']}")
+
+            result = folder / "bench/results/racecheck-card-1.txt"
+            self.assertEqual(gpu("racecheck"), (0, gpu("racecheck")[1]))
+            lines = result.read_text().splitlines()
+            self.assertEqual([line.split("  ")[0] for line in lines[1:]], ["attend", "pack"])
+            for line in lines[1:]:
+                self.assertIn("RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings); 3 proofs of 3 passed  abc", line)
+            status, output = gpu("racecheck", "pack", races="rows pack")
+            self.assertEqual(status, 1, output)
+            self.assertIn("a kernel has hazards", output)
+            lines = result.read_text().splitlines()
+            self.assertEqual([line.split("  ")[0] for line in lines[1:]], ["attend", "pack"])
+            self.assertIn("2 hazards", lines[2])
+            status, output = gpu("small-sm")
+            self.assertEqual(status, 0, output)
+            text = (folder / "bench/results/small-sm-card-1.txt").read_text()
+            self.assertEqual(text.count("== as it is"), 2)
+            self.assertEqual(text.count("== emulated"), 2)
+            self.assertEqual(text.count("102400\n"), 4)
+            self.assertEqual(text.count("whole\n"), 4)
+
     def test_without_a_gpu_one_chip_is_tested_unless_somebody_chose(self):
         every = "sm_90a;sm_120f;sm_121f"
         script = (ROOT / "dev").read_text()
