@@ -1,5 +1,6 @@
 #include "text/chat_template.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
 
 #include "base/error.h"
@@ -142,6 +143,17 @@ std::optional<std::string> named_template(const boost::json::value& member, std:
   return fallback;
 }
 
+// A conversation a template is tried with. turns: JSON, one behind another.
+ChatRequest trial_of(std::string_view turns) {
+  ChatRequest request;
+  request.messages = parse_chat_json(format("[{}]", turns), "trial");
+  request.limits.steps_max = 1'000'000;
+  for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
+  return request;
+}
+
+constexpr std::string_view kUserTurn = R"({"role": "user", "content": "a"})";
+
 }  // namespace
 
 jinja::Value parse_chat_json(std::string_view json, std::string_view what) {
@@ -155,18 +167,24 @@ ChatTemplate ChatTemplate::parse(std::string_view source, std::string_view name)
   out.find_call_form();
   out.find_system_form();
   out.find_user_form();
+  out.find_efforts();
   return out;
 }
 
+bool ChatTemplate::renders(const ChatRequest& request) const {
+  try {
+    render(request);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void ChatTemplate::find_system_form() {
-  ChatRequest request;
-  request.messages = parse_chat_json(
-      R"([{"role": "system", "content": "first word"}, {"role": "user", "content": "second word"},)"
+  const ChatRequest request = trial_of(
+      R"({"role": "system", "content": "first word"}, {"role": "user", "content": "second word"},)"
       R"( {"role": "assistant", "content": "third word"}, {"role": "user", "content": "fourth word"},)"
-      R"( {"role": "system", "content": "fifth word"}, {"role": "user", "content": "sixth word"}])",
-      "trial");
-  request.limits.steps_max = 1'000'000;
-  for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
+      R"( {"role": "system", "content": "fifth word"}, {"role": "user", "content": "sixth word"})");
   try {
     const std::string text = render(request);
     const std::size_t before = text.find("fourth word"), at = text.find("fifth word"),
@@ -178,40 +196,62 @@ void ChatTemplate::find_system_form() {
 }
 
 void ChatTemplate::find_user_form() {
-  const auto renders = [this](std::string_view turns) {
-    ChatRequest request;
-    request.messages = parse_chat_json(format("[{}]", turns), "trial");
-    request.limits.steps_max = 1'000'000;
-    for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
-    try {
-      render(request);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  };
-  const std::string user = R"({"role": "user", "content": "a"})";
+  const std::string user(kUserTurn);
   const std::string result =
       user +
       R"(, {"role": "assistant", "content": "", "tool_calls": [{"id": "a12345678", "type": "function",)"
       R"( "function": {"name": "trial_call", "arguments": "{\"x\": 1}"}}]},)"
       R"( {"role": "tool", "tool_call_id": "a12345678", "content": "b"})";
-  users_in_a_row_ = !renders(user) || renders(user + "," + user);
-  users_behind_results_ = !renders(result) || renders(result + "," + user);
+  const auto takes = [this](const std::string& turns) { return renders(trial_of(turns)); };
+  users_in_a_row_ = !takes(user) || takes(user + "," + user);
+  users_behind_results_ = !takes(result) || takes(result + "," + user);
+}
+
+void ChatTemplate::find_efforts() {
+  if (call_format_ == CallFormat::harmony) {
+    efforts_ = {"low", "medium", "high"};
+    return;
+  }
+  std::vector<std::string_view> taken;  // efforts_ stays empty meanwhile: words are tried as they are
+  for (const std::string_view effort : kEfforts) {
+    ChatRequest request = trial_of(kUserTurn);
+    request.extra.set("reasoning_effort", effort);
+    if (renders(request)) taken.push_back(effort);
+  }
+  if (taken.size() < kEfforts.size()) efforts_ = std::move(taken);
+}
+
+std::optional<std::string_view> ChatTemplate::effort_for(const ChatRequest& request) const {
+  if (efforts_.empty()) return {};
+  const jinja::Value* given = request.extra.find("reasoning_effort");
+  const auto known = std::ranges::find(
+      kEfforts, given != nullptr && given->is_text() ? std::string_view(given->text()) : std::string_view());
+  if (given != nullptr && !given->is_none() && known == kEfforts.end())
+    return {};  // refused by its own words
+  std::string_view asked = known == kEfforts.end() ? std::string_view() : *known;
+  // Minimal is little more than none; where a template tells the two apart, so do we.
+  if (asked == "minimal" && std::ranges::find(efforts_, asked) == efforts_.end()) asked = "none";
+  // Where none is among them the effort is what switches thinking; elsewhere a model thinks as little as it
+  // can.
+  const bool is_switch = efforts_.front() == "none";
+  if (request.enable_thinking == false && (is_switch || asked.empty())) asked = "none";
+  if (request.enable_thinking == true && is_switch && (asked.empty() || asked == "none")) asked = "high";
+  if (asked.empty()) return {};
+  // The next that is no less, or the most there is.
+  const auto enough = std::ranges::find_if(efforts_, [&](std::string_view effort) {
+    return std::ranges::find(kEfforts, effort) >= std::ranges::find(kEfforts, asked);
+  });
+  return enough == efforts_.end() ? efforts_.back() : *enough;
 }
 
 void ChatTemplate::find_call_form() {
   const auto works = [this](bool as_text, std::string_view content) {
     ChatTemplate trial = *this;
     trial.arguments_as_text_ = as_text;
-    const std::string messages = format(
-        R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": {}, "tool_calls": [{"id": "a12345678",)"
-        R"( "type": "function", "function": {"name": "trial_call", "arguments": "{\"x\": 1}"}}]}])",
-        content);
-    ChatRequest request;
-    request.messages = parse_chat_json(messages, "trial");
-    request.limits.steps_max = 1'000'000;
-    for (const char* token : {"bos_token", "eos_token"}) request.extra.set(token, "");
+    const ChatRequest request = trial_of(
+        format(R"({}, {"role": "assistant", "content": {}, "tool_calls": [{"id": "a12345678",)"
+               R"( "type": "function", "function": {"name": "trial_call", "arguments": "{\"x\": 1}"}}]})",
+               kUserTurn, content));
     try {
       call_format_ = format_of_call(trial.render(request), "trial_call");
       return true;
@@ -266,6 +306,7 @@ TracedText ChatTemplate::render_traced(const ChatRequest& request) const {
     // DeepSeek-V3.1's name for it.
     if (request.extra.find("thinking") == nullptr) variables.set("thinking", *request.enable_thinking);
   }
+  if (const auto effort = effort_for(request)) variables.set("reasoning_effort", *effort);
   jinja::Evaluator evaluator(parsed_->name, request.limits, request.now ? *request.now : local_now());
   return evaluator.render(parsed_->body, variables);
 }

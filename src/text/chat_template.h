@@ -3,6 +3,7 @@
 // in.
 #pragma once
 
+#include <array>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -16,6 +17,10 @@
 #include "text/tool_format.h"
 
 namespace fourfold::text {
+
+// How long a model is asked to think, weakest first: what the variable reasoning_effort may say.
+inline constexpr std::array<std::string_view, 7> kEfforts{"none", "minimal", "low", "medium",
+                                                          "high", "xhigh",   "max"};
 
 struct ChatRequest {
   jinja::Value messages = {};              // a list of dicts: role, content, tool_calls ...
@@ -68,6 +73,10 @@ class ChatTemplate {
   // How it writes a call of a tool; found out by trying. Tagged where it shows calls in another way, or none.
   CallFormat call_format() const { return call_format_; }
 
+  // Those of kEfforts that it takes, where it refuses others (Mistral's takes none and high); found out by
+  // trying, too. gpt-oss's takes any word, and its models know three. Empty: all are handed over as they are.
+  const std::vector<std::string_view>& efforts() const { return efforts_; }
+
   const std::string& source() const { return parsed_->source; }
 
   // A text every rendering sees, such as bos_token; it counts as the template's own.
@@ -81,6 +90,10 @@ class ChatTemplate {
   void find_call_form();
   void find_system_form();
   void find_user_form();
+  void find_efforts();
+  bool renders(const ChatRequest& request) const;
+  // What it is to see as reasoning_effort; nothing: what the request has, or the template's own default.
+  std::optional<std::string_view> effort_for(const ChatRequest& request) const;
 
   std::shared_ptr<const Parsed> parsed_;
   jinja::Dict constants_;
@@ -88,6 +101,7 @@ class ChatTemplate {
   bool later_system_turns_ = false;
   bool users_in_a_row_ = true, users_behind_results_ = true;
   CallFormat call_format_ = CallFormat::tagged;
+  std::vector<std::string_view> efforts_;
 };
 
 }  // namespace fourfold::text

@@ -30,8 +30,8 @@ KIMI = {"special": ["<|im_system|>", "<|im_user|>", "<|im_assistant|>", "<|im_mi
         "plain": [*THINK, "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
                   "<|tool_call_end|>", "<|tool_call_argument_begin|>"],
         "ends": ["<|im_end|>"], "thought": "The weather is wanted."}
-MISTRAL = {"special": ["<s>", "</s>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[INST]",
-                       "[/INST]", "[TOOL_CALLS]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[THINK]", "[/THINK]"],
+MISTRAL = {"special": ["<s>", "</s>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[MODEL_SETTINGS]",
+                       "[/MODEL_SETTINGS]", "[INST]", "[/INST]", "[TOOL_CALLS]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[THINK]", "[/THINK]"],
            "plain": [], "ends": ["</s>"]}
 
 ARGUMENTS = {"city": "Paris", "days": 3}

@@ -275,7 +275,8 @@ def thoughts_in_messages(model, tags):
         check(blocks(stream.get_final_message()) == (thoughts, text), "the stream says the same")
 
 
-def shown(made, format_words, call, tags=None):
+def shown(made, format_words, call, tags=None, also=None):
+    """also: what is tried beside, with the model."""
     with made as model:
         check(f"calls are read as {format_words}" in model.server.said(), model.server.said())
         chats(model)
@@ -288,6 +289,8 @@ def shown(made, format_words, call, tags=None):
         thoughts_in_messages(model, tags)
         if tags.opened:
             results(model, calls(model, call, tags))
+        if also:
+            also(model)
 
 
 def glm_4_5(program):
@@ -320,16 +323,17 @@ def gpt_oss(program):
     shown(gpt_oss_model(program), "messages of gpt-oss's channels (Harmony)", call, Channels())
 
 
+FENCED_CALL = deepseek_call("function<｜tool▁sep｜>weather\n```json\n", "\n```")
+
+
 def deepseek_v3(program):
     """DeepSeek's small model, vLLM's template for V3 with tools: chat, stream, tools"""
-    call = deepseek_call("function<｜tool▁sep｜>weather\n```json\n", "\n```")
-    shown(Model(program, "tiny-deepseek", "deepseek-v3-tools", DEEPSEEK), "DeepSeek's tokens with fenced JSON", call)
+    shown(Model(program, "tiny-deepseek", "deepseek-v3-tools", DEEPSEEK), "DeepSeek's tokens with fenced JSON", FENCED_CALL)
 
 
 def deepseek_r1(program):
     """DeepSeek's small model, R1's template: the same, and thoughts, and calls behind them"""
-    call = deepseek_call("function<｜tool▁sep｜>weather\n```json\n", "\n```")
-    shown(Model(program, "tiny-deepseek", "deepseek-r1", DEEPSEEK), "DeepSeek's tokens with fenced JSON", call, Tags(always=True))
+    shown(Model(program, "tiny-deepseek", "deepseek-r1", DEEPSEEK), "DeepSeek's tokens with fenced JSON", FENCED_CALL, Tags(always=True))
 
 
 def deepseek_v3_1(program):
@@ -347,10 +351,41 @@ def kimi(program):
     shown(Model(program, "tiny-deepseek", "kimi-k2", KIMI, config={"model_type": "kimi_k2"}), "Kimi's tokens", call, Tags(opened=False))
 
 
-def mistral(program):
+MISTRAL_CALL = json_call(re.escape("[TOOL_CALLS]weather[ARGS]"))
+
+
+def ministral(program):
     """Mistral-Small-4's small model, Ministral-3's template: the same"""
-    shown(Model(program, "tiny-mistral", "ministral-3", MISTRAL), "Mistral's tokens", json_call(re.escape("[TOOL_CALLS]weather[ARGS]")),
+    shown(Model(program, "tiny-mistral", "ministral-3", MISTRAL), "Mistral's tokens", MISTRAL_CALL,
           Tags("[THINK]", "[/THINK]", opened=False))
 
 
-ROWS = [glm_4_5, glm_4_6, glm_4_7, minimax, gpt_oss, deepseek_v3, deepseek_r1, deepseek_v3_1, kimi, mistral]
+def efforts(model):
+    """Every effort through both packages: the settings the prompt shows, and with them the answer of the same seed."""
+    said, thinking = {}, {"enabled": {"type": "enabled", "budget_tokens": 10}, "disabled": {"type": "disabled"}, "adaptive": {"type": "adaptive"}}
+
+    def message(kind, **more):
+        answer = model.anthropic.messages.create(model="default", max_tokens=20, messages=[QUESTION], system=SYSTEM["content"],
+                                                 thinking=thinking[kind], **more, extra_body={"seed": SEED, "temperature": 1, "top_p": 1})
+        return blocks(answer)
+
+    for effort in ("none", "minimal", "low", "medium", "high", "max"):
+        wanted = "none" if effort in ("none", "minimal") else "high"
+        answer = model.chat(reasoning_effort=effort, max_completion_tokens=20)
+        prompt = model.vocabulary.text(answer.prompt_token_ids)
+        check(f'[MODEL_SETTINGS]{{"reasoning_effort": "{wanted}"}}[/MODEL_SETTINGS][INST]' in prompt, f"{effort}: {prompt}")
+        said.setdefault(wanted, set()).add(whole(answer.choices[0].message)[:2])
+        said[wanted].add(message("adaptive", output_config={"effort": effort}))
+    for kind, wanted in (("enabled", "high"), ("disabled", "none")):
+        said[wanted].add(message(kind))
+    check(len(said["none"]) == len(said["high"]) == 1 and said["none"] != said["high"], said)
+
+
+def mistral_small_4(program):
+    """Mistral-Small-4's small model, the template of its tokenizer's version: the same, and every effort"""
+    shown(Model(program, "tiny-mistral", "mistral-small-4", MISTRAL), "Mistral's tokens", MISTRAL_CALL,
+          Tags("[THINK]", "[/THINK]", opened=False, switch={"reasoning_effort": "high"}), also=efforts)
+
+
+ROWS = [glm_4_5, glm_4_6, glm_4_7, minimax, gpt_oss, deepseek_v3, deepseek_r1, deepseek_v3_1, kimi, ministral,
+        mistral_small_4]

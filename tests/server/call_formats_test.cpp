@@ -212,26 +212,63 @@ TEST(CallFormats, Kimi) {
       << history_prompt(model);
 }
 
+ServedModel mistral(const std::string& name) {
+  return model_of({name,
+                   {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
+                    "[MODEL_SETTINGS]", "[/MODEL_SETTINGS]", "[INST]", "[/INST]", "[TOOL_CALLS]", "[ARGS]",
+                    "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[THINK]", "[/THINK]", "</s>"},
+                   {},
+                   "</s>"},
+                  {"<think>", "</think>"});
+}
+
 TEST(CallFormats, Mistral) {
-  std::vector<std::string> special{"[SYSTEM_PROMPT]",
-                                   "[/SYSTEM_PROMPT]",
-                                   "[AVAILABLE_TOOLS]",
-                                   "[/AVAILABLE_TOOLS]",
-                                   "[INST]",
-                                   "[/INST]",
-                                   "[TOOL_CALLS]",
-                                   "[ARGS]",
-                                   "[TOOL_RESULTS]",
-                                   "[/TOOL_RESULTS]",
-                                   "[THINK]",
-                                   "[/THINK]",
-                                   "</s>"};
-  const ServedModel model = model_of({"ministral-3", special, {}, "</s>"}, {"<think>", "</think>"});
   const std::string call = R"([TOOL_CALLS]weather[ARGS]{"city": "Rome", "days": 3})";
-  expect_call(model, "[THINK]It rains?[/THINK]I look." + call);
-  expect_forced(model, "", call);
-  EXPECT_NE(history_prompt(model).find("[TOOL_CALLS]weather[ARGS]{\"city\": \"Rome\"}</s>[TOOL_RESULTS]rain"),
+  for (const char* name : {"ministral-3", "mistral-small-4"}) {
+    SCOPED_TRACE(name);
+    const ServedModel model = mistral(name);
+    expect_call(model, "[THINK]It rains?[/THINK]I look." + call);
+    expect_forced(model, "", call);
+    EXPECT_NE(
+        history_prompt(model).find("[TOOL_CALLS]weather[ARGS]{\"city\": \"Rome\"}</s>[TOOL_RESULTS]rain"),
+        std::string::npos);
+  }
+  EXPECT_NE(history_prompt(mistral("mistral-small-4")).find("[THINK]A thought.[/THINK][TOOL_CALLS]"),
             std::string::npos);
+}
+
+// Mistral-Small-4 thinks where its settings say "high", and its template refuses all but that and "none".
+TEST(CallFormats, MistralEfforts) {
+  const ServedModel model = mistral("mistral-small-4");
+  const auto expect = [&](std::string_view route, const std::string& body, std::string_view effort) {
+    const std::string prompt =
+        model.tokenizer.decode(make_exchange(route, body, model)->submissions()[0].request.prompt);
+    EXPECT_NE(prompt.find(fourfold::format(
+                  R"([/AVAILABLE_TOOLS][MODEL_SETTINGS]{"reasoning_effort": "{}"}[/MODEL_SETTINGS][INST])",
+                  effort)),
+              std::string::npos)
+        << body << "\n"
+        << prompt;
+  };
+  for (const auto& [asked, shown] :
+       {std::pair("none", "none"), std::pair("minimal", "none"), std::pair("low", "high"),
+        std::pair("medium", "high"), std::pair("high", "high"), std::pair("max", "high")}) {
+    expect(kChat, chat_body(fourfold::format(R"(, "reasoning_effort": "{}")", asked)), shown);
+    expect(kResponses, responses_body(fourfold::format(R"(, "reasoning": {"effort": "{}"})", asked)), shown);
+    const std::string effort = fourfold::format(R"(, "output_config": {"effort": "{}"})", asked);
+    const auto message = [&](std::string_view type) {
+      std::string body = messages_body(effort);
+      return body.replace(body.find("enabled"), 7, type);
+    };
+    expect(kMessages, message("adaptive"), shown);
+    expect(kMessages, message("disabled"), "none");
+    expect(kMessages, message("enabled"), "high");
+  }
+  expect(kChat, chat_body(), "none");
+  expect(kChat, chat_body(R"(, "enable_thinking": true)"), "high");
+  expect(kChat, chat_body(R"(, "chat_template_kwargs": {"enable_thinking": true})"), "high");
+  expect(kChat, chat_body(R"(, "reasoning_effort": "high", "enable_thinking": false)"), "none");
+  expect(kChat, chat_body(R"(, "chat_template_kwargs": {"reasoning_effort": "low"})"), "high");
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST(ChatTemplateGolden, FamiliesTimesConversations) {
       failures += !ours;
     }
   }
-  EXPECT_EQ(compared, 13 * 27);
+  EXPECT_EQ(compared, 14 * 27);
   EXPECT_LT(failures, compared / 4);
 }
 
@@ -184,7 +184,8 @@ TEST(ChatTemplate, ReadsTheCallsItWrites) {
                                                          {"deepseek-v3.1", CallFormat::deepseek_plain},
                                                          {"deepseek-v3.1-tools", CallFormat::deepseek_plain},
                                                          {"kimi-k2", CallFormat::kimi},
-                                                         {"ministral-3", CallFormat::mistral}};
+                                                         {"ministral-3", CallFormat::mistral},
+                                                         {"mistral-small-4", CallFormat::mistral}};
   ToolSchemas schemas;
   schemas.add(
       "find",
@@ -227,6 +228,63 @@ TEST(ChatTemplate, KnowsWhetherSystemTurnsMayStandLater) {
       takes("{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
             "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}"))
       << "moves them";
+}
+
+// The effort a template sees for what a request asks: an effort, and whether thinking is switched.
+std::string effort_seen(const ChatTemplate& chat, std::string_view asked, std::optional<bool> thinking) {
+  ChatRequest request = hello();
+  if (!asked.empty()) request.extra.set("reasoning_effort", asked);
+  request.enable_thinking = thinking;
+  const std::string text = chat.render(request);
+  for (const std::string_view before : {"\"reasoning_effort\": \"", "Reasoning: ", "effort="})
+    if (const std::size_t at = text.find(before); at != std::string::npos) {
+      const std::size_t begin = at + before.size();
+      return text.substr(begin, text.find_first_of("\"\n", begin) - begin);
+    }
+  return "-";
+}
+
+TEST(ChatTemplate, AsksForAnEffortItTakes) {
+  struct Row {
+    std::string_view asked;
+    std::optional<bool> thinking;
+    std::string_view mistral, gpt_oss, three, any;
+  };
+  const Row rows[] = {{"", {}, "none", "medium", "-", "-"},
+                      {"none", {}, "none", "low", "none", "none"},
+                      {"minimal", {}, "none", "low", "minimal", "minimal"},
+                      {"low", {}, "high", "low", "max", "low"},
+                      {"medium", {}, "high", "medium", "max", "medium"},
+                      {"high", {}, "high", "high", "max", "high"},
+                      {"xhigh", {}, "high", "high", "max", "xhigh"},
+                      {"max", {}, "high", "high", "max", "max"},
+                      {"", true, "high", "medium", "max", "-"},
+                      {"", false, "none", "low", "none", "-"},
+                      {"none", true, "high", "low", "max", "none"},
+                      {"minimal", true, "high", "low", "minimal", "minimal"},
+                      {"high", false, "none", "high", "none", "high"}};
+  const auto parse = [](const std::string& source) {
+    ChatTemplate chat = ChatTemplate::parse(source, "t.jinja");
+    for (const char* token : {"bos_token", "eos_token"}) chat.define(token, "");
+    return chat;
+  };
+  const std::string shown = "{% if reasoning_effort is defined %}effort={{ reasoning_effort }}\n{% endif %}";
+  const ChatTemplate mistral = parse(read_file(kFamilies + "mistral-small-4.jinja")),
+                     gpt_oss = parse(read_file(kFamilies + "gpt-oss.jinja")), any = parse(shown),
+                     three = parse(shown +
+                                   "{% if reasoning_effort is defined and reasoning_effort not in "
+                                   "['none', 'minimal', 'max'] %}{{ raise_exception('no') }}{% endif %}");
+  for (const Row& row : rows) {
+    SCOPED_TRACE(std::string(row.asked) + (row.thinking ? *row.thinking ? " on" : " off" : ""));
+    EXPECT_EQ(effort_seen(mistral, row.asked, row.thinking), row.mistral);
+    EXPECT_EQ(effort_seen(gpt_oss, row.asked, row.thinking), row.gpt_oss);
+    EXPECT_EQ(effort_seen(three, row.asked, row.thinking), row.three);
+    EXPECT_EQ(effort_seen(any, row.asked, row.thinking), row.any);
+  }
+  EXPECT_THROW(effort_seen(mistral, "utmost", true), Error)
+      << "a word nobody knows is the template's to refuse";
+  for (const char* name : {"glm-4.6", "deepseek-v3.1", "kimi-k2", "ministral-3"})
+    EXPECT_TRUE(parse(read_file(kFamilies + name + ".jinja")).efforts().empty()) << name;
 }
 
 TEST(ChatTemplate, NamesLineAndCause) {

@@ -235,7 +235,7 @@ std::vector<Turn> read_messages(Fields& fields) {
 }
 
 std::optional<std::string> read_effort(Fields& fields, std::string_view name, Conversation& out) {
-  const auto effort = fields.one_of(name, {"none", "minimal", "low", "medium", "high", "xhigh", "max"});
+  const auto effort = fields.one_of(name, text::kEfforts);
   if (!effort) return {};
   if (*effort == "none" && !out.enable_thinking) out.enable_thinking = false;
   out.template_variables.set("reasoning_effort", std::string_view(*effort));
@@ -330,7 +330,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   request.add_generation_prompt = conversation.add_generation_prompt && !conversation.continue_last;
   request.enable_thinking = conversation.enable_thinking;
   request.extra = conversation.template_variables;
-  if (format == text::CallFormat::harmony) settle_for_harmony(request);
+  if (format == text::CallFormat::harmony) describe_tools(request);
   if (format == text::CallFormat::deepseek_plain) complete_tools(request);
   request.limits.bytes_max = kRenderBytesMax;
   std::optional<text::ChatPrompt> prompt;

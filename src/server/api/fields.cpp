@@ -156,8 +156,7 @@ std::optional<Fields> Fields::object(std::string_view name) {
   return Fields(*value, name_of(name), *notes_);
 }
 
-std::optional<std::string> Fields::one_of(std::string_view name,
-                                          std::initializer_list<std::string_view> choices) {
+std::optional<std::string> Fields::one_of(std::string_view name, std::span<const std::string_view> choices) {
   auto value = text(name);
   if (!value) return {};
   std::string all;

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,7 +55,10 @@ class Fields {
   const std::vector<Json>* list(std::string_view name);
   std::optional<Fields> object(std::string_view name);
   // One of these texts.
-  std::optional<std::string> one_of(std::string_view name, std::initializer_list<std::string_view> choices);
+  std::optional<std::string> one_of(std::string_view name, std::span<const std::string_view> choices);
+  std::optional<std::string> one_of(std::string_view name, std::initializer_list<std::string_view> choices) {
+    return one_of(name, std::span(choices.begin(), choices.size()));
+  }
 
   // Fields that change nothing about the answer.
   void ignore(std::initializer_list<std::string_view> names);

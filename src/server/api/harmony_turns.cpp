@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/api/template_tools.h"
-
 namespace fourfold::server::api {
 
 std::vector<Turn> harmony_turns(std::vector<Turn> turns) {
@@ -32,15 +30,6 @@ std::vector<Turn> harmony_turns(std::vector<Turn> turns) {
     for (Turn& result : results) out.push_back(std::move(result));
   }
   return out;
-}
-
-void settle_for_harmony(text::ChatRequest& request) {
-  const Json* effort = request.extra.find("reasoning_effort");
-  const std::string asked = effort != nullptr && effort->is_text() ? effort->text() : "";
-  if (asked == "none" || asked == "minimal" || (asked.empty() && request.enable_thinking == false))
-    request.extra.set("reasoning_effort", "low");
-  if (asked == "xhigh" || asked == "max") request.extra.set("reasoning_effort", "high");
-  describe_tools(request);
 }
 
 }  // namespace fourfold::server::api
