@@ -181,15 +181,17 @@ bool ChatTemplate::renders(const ChatRequest& request) const {
 }
 
 void ChatTemplate::find_system_form() {
-  const ChatRequest request = trial_of(
-      R"({"role": "system", "content": "first word"}, {"role": "user", "content": "second word"},)"
-      R"( {"role": "assistant", "content": "third word"}, {"role": "user", "content": "fourth word"},)"
-      R"( {"role": "system", "content": "fifth word"}, {"role": "user", "content": "sixth word"})");
+  const ChatRequest request =
+      trial_of(R"({"role": "system", "content": "word 0"}, {"role": "user", "content": "word 1"},)"
+               R"( {"role": "assistant", "content": "word 2"}, {"role": "system", "content": "word 3"},)"
+               R"( {"role": "user", "content": "word 4"}, {"role": "system", "content": "word 5"},)"
+               R"( {"role": "user", "content": "word 6"})");
   try {
     const std::string text = render(request);
-    const std::size_t before = text.find("fourth word"), at = text.find("fifth word"),
-                      behind = text.find("sixth word");
-    later_system_turns_ = behind != std::string::npos && before < at && at < behind;
+    std::size_t at = text.find("word 2");
+    for (const char* word : {"word 3", "word 4", "word 5", "word 6"})
+      if (at != std::string::npos) at = text.find(word, at);
+    later_system_turns_ = at != std::string::npos;
   } catch (const Error&) {
     later_system_turns_ = false;
   }

@@ -61,8 +61,8 @@ class ChatTemplate {
   // render() hands over objects.
   bool wants_arguments_as_text() const { return arguments_as_text_; }
 
-  // Whether a system turn may stand behind the first turn, and is rendered where it stands: some templates
-  // refuse it, some pass over it. Found out by trying, too.
+  // Whether system turns may stand behind the first turn, the user's or the model's, and are rendered where
+  // they stand: some templates refuse them, some pass over them. Found out by trying, too.
   bool takes_later_system_turns() const { return later_system_turns_; }
 
   // Whether a turn of the user may stand behind another one, and behind results of tools: Mistral's template

@@ -228,6 +228,7 @@ TEST(ChatTemplate, KnowsWhetherSystemTurnsMayStandLater) {
       takes("{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
             "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}"))
       << "moves them";
+  EXPECT_FALSE(takes(read_file(kFamilies + "mistral-small-4.jinja"))) << "refuses them behind the model's";
 }
 
 // The effort a template sees for what a request asks: an effort, and whether thinking is switched.
