@@ -327,7 +327,12 @@ FENCED_CALL = deepseek_call("function<｜tool▁sep｜>weather\n```json\n", "\n`
 
 
 def deepseek_v3(program):
-    """DeepSeek's small model, vLLM's template for V3 with tools: chat, stream, tools"""
+    """DeepSeek's small model, V3's template: chat, stream, tools"""
+    shown(Model(program, "tiny-deepseek", "deepseek-v3", DEEPSEEK), "DeepSeek's tokens with fenced JSON", FENCED_CALL)
+
+
+def deepseek_v3_tools(program):
+    """DeepSeek's small model, vLLM's template for V3 with tools: the same"""
     shown(Model(program, "tiny-deepseek", "deepseek-v3-tools", DEEPSEEK), "DeepSeek's tokens with fenced JSON", FENCED_CALL)
 
 
@@ -387,5 +392,5 @@ def mistral_small_4(program):
           Tags("[THINK]", "[/THINK]", opened=False, switch={"reasoning_effort": "high"}), also=efforts)
 
 
-ROWS = [glm_4_5, glm_4_6, glm_4_7, minimax, gpt_oss, deepseek_v3, deepseek_r1, deepseek_v3_1, kimi, ministral,
+ROWS = [glm_4_5, glm_4_6, glm_4_7, minimax, gpt_oss, deepseek_v3, deepseek_v3_tools, deepseek_r1, deepseek_v3_1, kimi, ministral,
         mistral_small_4]

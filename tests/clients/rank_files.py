@@ -27,6 +27,10 @@ def halves(token, ranks):
     return parts
 
 
+def added_token(number, content):
+    return {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+
+
 def write_tokenizer(path, kind, ranks, first_id, controls):
     """controls: ids of control tokens."""
     document = json.loads((GOLDEN / f"{kind}.tokenizer.json").read_text())
@@ -37,9 +41,7 @@ def write_tokenizer(path, kind, ranks, first_id, controls):
     document["model"]["merges"] = [[spelt(part) for part in pair] for pair in merges if pair]
     document["model"]["ignore_merges"] = True  # a piece that is a token is that token
     document["post_processor"] = None
-    document["added_tokens"] = [
-        {"id": number, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-         "special": True} for content, number in controls.items()]
+    document["added_tokens"] = [added_token(number, content) for content, number in controls.items()]
     path.write_text(json.dumps(document))
 
 

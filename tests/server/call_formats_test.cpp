@@ -80,6 +80,7 @@ TEST(CallFormats, DeepSeek) {
       "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
   expect_call(r1, "It rains?</think>\n\nI look." + fenced);
   expect_forced(r1, "Hm.</think>", fenced);
+  expect_forced(deepseek("deepseek-v3"), "", fenced);
   const ServedModel v31 = deepseek("deepseek-v3.1-tools");
   const std::string call = deepseek_call(json);
   expect_forced(v31, "", call);

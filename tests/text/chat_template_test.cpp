@@ -94,7 +94,7 @@ TEST(ChatTemplateGolden, FamiliesTimesConversations) {
       failures += !ours;
     }
   }
-  EXPECT_EQ(compared, 14 * 27);
+  EXPECT_EQ(compared, 15 * 27);
   EXPECT_LT(failures, compared / 4);
 }
 
@@ -178,6 +178,7 @@ TEST(ChatTemplate, ReadsTheCallsItWrites) {
                                                          {"glm-4.6", CallFormat::glm},
                                                          {"glm-4.7", CallFormat::glm_compact},
                                                          {"minimax-m2", CallFormat::minimax},
+                                                         {"deepseek-v3", CallFormat::deepseek},
                                                          {"deepseek-r1", CallFormat::deepseek},
                                                          {"deepseek-r1-tools", CallFormat::deepseek},
                                                          {"deepseek-v3-tools", CallFormat::deepseek},
