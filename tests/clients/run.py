@@ -28,7 +28,7 @@ SKIPPED = 77
 # In ./dev test (clients.cmake has a test for each), and only in ./dev test --long: the downloads are large.
 SUITES = ["official", "families", "family_models", "harmony", "routers", "kv_events", "replayed", "hub_package", "sbom_package"]
 LONG_SUITES = ["frameworks", "claude_suite", "codex_suite", "aider_suite", "litellm_suite", "ray_suite", "dynamo_suite", "open_webui_suite",
-               "lm_eval_suite", "vocabularies"]
+               "lm_eval_suite", "vocabularies", "mistral"]
 
 
 def requirement_files(suite):
