@@ -92,8 +92,8 @@ def glm_4_5(program):
 
 
 def glm_4_7(program):
-    """GLM-4.7's template: the same"""
-    serve(program, "glm-4.7", GLM, "GLM's tags on one line")
+    """GLM-4.7-Flash's template: the same"""
+    serve(program, "glm-4.7-flash", GLM, "GLM's tags on one line")
 
 
 def minimax(program):

@@ -304,8 +304,8 @@ def glm_4_6(program):
 
 
 def glm_4_7(program):
-    """GLM's small model, GLM-4.7's template: the same, and calls behind thoughts"""
-    shown(Model(program, "tiny-glm", "glm-4.7", GLM), "GLM's tags on one line", glm_call(""), Tags())
+    """GLM's small model, GLM-4.7-Flash's template: the same, and calls behind thoughts"""
+    shown(Model(program, "tiny-glm", "glm-4.7-flash", GLM), "GLM's tags on one line", glm_call(""), Tags())
 
 
 def minimax(program):

@@ -27,7 +27,7 @@ TEST(CallFormats, Glm) {
   EXPECT_TRUE(glm.tokenizer.decode(silent->submissions()[0].request.prompt)
                   .ends_with("/nothink<|assistant|>\n<think></think>"));
 
-  const ServedModel later = model_of({"glm-4.7", special, plain, "<|observation|>"});
+  const ServedModel later = model_of({"glm-4.7-flash", special, plain, "<|observation|>"});
   const std::string compact =
       "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value><arg_key>days</arg_key>"
       "<arg_value>3</arg_value></tool_call>";

@@ -176,7 +176,7 @@ TEST(ChatTemplate, KnowsHowItWritesCalls) {
 TEST(ChatTemplate, ReadsTheCallsItWrites) {
   const std::pair<const char*, CallFormat> families[] = {{"glm-4.5", CallFormat::glm},
                                                          {"glm-4.6", CallFormat::glm},
-                                                         {"glm-4.7", CallFormat::glm_compact},
+                                                         {"glm-4.7-flash", CallFormat::glm_compact},
                                                          {"minimax-m2", CallFormat::minimax},
                                                          {"deepseek-v3", CallFormat::deepseek},
                                                          {"deepseek-r1", CallFormat::deepseek},
