@@ -246,29 +246,36 @@ std::optional<std::string_view> ChatTemplate::effort_for(const ChatRequest& requ
   return enough == efforts_.end() ? efforts_.back() : *enough;
 }
 
-void ChatTemplate::find_call_form() {
-  const auto works = [this](bool as_text, std::string_view content) {
+CallFormat ChatTemplate::try_call(std::string_view id) {
+  const auto rendered = [&](bool as_text, std::string_view content) -> std::optional<std::string> {
     ChatTemplate trial = *this;
     trial.arguments_as_text_ = as_text;
     const ChatRequest request = trial_of(
-        format(R"({}, {"role": "assistant", "content": {}, "tool_calls": [{"id": "a12345678",)"
+        format(R"({}, {"role": "assistant", "content": {}, "tool_calls": [{"id": "{}",)"
                R"( "type": "function", "function": {"name": "trial_call", "arguments": "{\"x\": 1}"}}]})",
-               kUserTurn, content));
+               kUserTurn, content, id));
     try {
-      call_format_ = format_of_call(trial.render(request), "trial_call");
-      return true;
+      return trial.render(request);
     } catch (const Error&) {
-      return false;
+      return std::nullopt;
     }
   };
   // Without content first: with it some templates never look at the calls.
-  for (const std::string_view content : {"null", "\"\""}) {
-    if (works(false, content)) return;
-    if (works(true, content)) {
-      arguments_as_text_ = true;
-      return;
-    }
-  }
+  for (const std::string_view content : {"null", "\"\""})
+    for (const bool as_text : {false, true})
+      if (const auto text = rendered(as_text, content)) {
+        arguments_as_text_ = as_text;
+        return format_of_call(*text, "trial_call");
+      }
+  return CallFormat::tagged;
+}
+
+void ChatTemplate::find_call_form() {
+  // Nine letters and digits: Mistral's first templates refuse other ids.
+  call_format_ = try_call("a12345678");
+  if (call_format_ != CallFormat::tagged || try_call("functions.trial_call:7") != CallFormat::kimi) return;
+  call_format_ = CallFormat::kimi;
+  shows_call_ids_ = true;
 }
 
 std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& folder, std::string_view wanted) {

@@ -72,6 +72,9 @@ class ChatTemplate {
 
   // How it writes a call of a tool; found out by trying. Tagged where it shows calls in another way, or none.
   CallFormat call_format() const { return call_format_; }
+  // Kimi's alone: whether it shows a call by the id it comes with, as Kimi-K2-Thinking's does. The first one
+  // numbers the calls of a turn itself.
+  bool shows_call_ids() const { return shows_call_ids_; }
 
   // Those of kEfforts that it takes, where it refuses others (Mistral's takes none and high); found out by
   // trying, too. gpt-oss's takes any word, and its models know three. Empty: all are handed over as they are.
@@ -88,6 +91,8 @@ class ChatTemplate {
     jinja::Body body;
   };
   void find_call_form();
+  // How it writes a call with this id, and whether arguments must be text for that.
+  CallFormat try_call(std::string_view id);
   void find_system_form();
   void find_user_form();
   void find_efforts();
@@ -101,6 +106,7 @@ class ChatTemplate {
   bool later_system_turns_ = false;
   bool users_in_a_row_ = true, users_behind_results_ = true;
   CallFormat call_format_ = CallFormat::tagged;
+  bool shows_call_ids_ = false;
   std::vector<std::string_view> efforts_;
 };
 

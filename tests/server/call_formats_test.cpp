@@ -211,6 +211,31 @@ TEST(CallFormats, Kimi) {
   // Results are named by the id the template gives their call, whatever the client was told.
   EXPECT_NE(history_prompt(model).find("## Return of functions.weather:0"), std::string::npos)
       << history_prompt(model);
+  // As Kimi-K2-Thinking's: calls by the ids they come with, which the model numbers through a conversation.
+  ServedModel thinking = model_of({"kimi-k2", special, plain, "<|im_end|>"});
+  thinking.chat_template = text::ChatTemplate::parse(
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{% if loop.first %}"
+      "<|tool_calls_section_begin|>{% endif %}<|tool_call_begin|>{{ c.id }}<|tool_call_argument_begin|>"
+      "{{ c.function.arguments | tojson }}<|tool_call_end|>{% if loop.last %}<|tool_calls_section_end|>"
+      "{% endif %}{% endfor %}{{ '=' + m.tool_call_id if m.tool_call_id }}\n{% endfor %}",
+      "chat_template.jinja");
+  api::prepare_forms(thinking);
+  expect_call(thinking, "<think>It rains?</think>I look." + call);
+  expect_forced(thinking, "", call);
+  const auto turns = [](std::string_view first, std::string_view second) {
+    return fourfold::format(
+        R"({"role": "assistant", "content": "", "tool_calls": [{"id": "{}", "function": {"name": "f",)"
+        R"( "arguments": "{}"}}, {"id": "{}", "function": {"name": "g", "arguments": "{}"}}]},)"
+        R"( {"role": "tool", "tool_call_id": "{}", "content": "r"})",
+        first, "{}", second, "{}", second);
+  };
+  const std::string body = fourfold::format(R"({"messages": [{"role": "user", "content": "a"}, {}, {}]})",
+                                            turns("x", "y"), turns("z", "w"));
+  const std::string prompt =
+      thinking.tokenizer.decode(make_exchange(kChat, body, thinking)->submissions()[0].request.prompt);
+  for (const char* shown : {"<|tool_call_begin|>functions.f:0<", "r=functions.g:1\n",
+                            "<|tool_call_begin|>functions.f:2<", "r=functions.g:3\n"})
+    EXPECT_NE(prompt.find(shown), std::string::npos) << shown << "\n" << prompt;
 }
 
 ServedModel mistral(const std::string& name) {

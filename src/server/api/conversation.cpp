@@ -296,13 +296,16 @@ void require_few_values(const std::vector<Turn>& turns, const std::string& field
 
 namespace {
 
-// Kimi's template shows calls by names of its own, functions.NAME:0, and results by the id they come with.
-void give_kimi_ids(std::vector<Turn>& turns) {
+// Kimi's models know calls by names of their own, functions.NAME:0, and results by the name of their call.
+// The first template writes the names and numbers the calls of each turn; a later one shows the ids it gets,
+// and its models number them through the conversation.
+void give_kimi_ids(std::vector<Turn>& turns, bool numbers_through) {
   std::map<std::string, std::string> ids;
+  std::size_t number = 0;
   for (Turn& turn : turns) {
-    for (std::size_t i = 0; i < turn.calls.size(); ++i) {
-      Call& call = turn.calls[i];
-      const std::string id = fourfold::format("functions.{}:{}", call.name, i);
+    if (!numbers_through) number = 0;
+    for (Call& call : turn.calls) {
+      const std::string id = fourfold::format("functions.{}:{}", call.name, number++);
       ids[std::exchange(call.id, id)] = id;
     }
     if (const auto known = ids.find(turn.call_id); known != ids.end()) turn.call_id = known->second;
@@ -320,7 +323,7 @@ Prompt render_prompt(const Conversation& conversation, const ServedModel& model,
   std::vector<Json> messages;
   std::vector<Turn> turns = settle_turns(conversation.turns, *model.chat_template);
   const text::CallFormat format = model.chat_template->call_format();
-  if (format == text::CallFormat::kimi) give_kimi_ids(turns);
+  if (format == text::CallFormat::kimi) give_kimi_ids(turns, model.chat_template->shows_call_ids());
   if (format == text::CallFormat::harmony) turns = harmony_turns(std::move(turns));
   for (const Turn& turn : turns)
     messages.push_back(
