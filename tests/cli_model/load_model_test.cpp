@@ -259,6 +259,39 @@ TEST(LoadModel, QuantisesDenseMatricesForTheGpu) {
   EXPECT_TRUE(contains(captured.err.str(), "are quantised already")) << captured.err.str();
 }
 
+// So is what a GPU's bf16 leaves of NVFP4_AWQ's products, which the CPU holds in f32.
+TEST(LoadModel, SaysWhatRoundingAwqCosts) {
+  const checkpoint::TempFolder folder;
+  model::make_quantised(folder.path() / "model", {"tiny-dense", "nvfp4-awq"});
+  Captured captured;
+  const auto model = open_model((folder.path() / "model").string(), captured.console);
+  double squares = 0, off_squares = 0;
+  std::size_t count = 0;
+  checkpoint::for_each_matrix(model->bound.weights, [&](const checkpoint::Matrix& matrix) {
+    if (checkpoint::format_of(matrix) != checkpoint::MatrixFormat::f32) return;
+    ++count;
+    for (const float value : checkpoint::read_all(matrix)) {
+      const double wanted = value, off = to_float(to_bf16(value)) - wanted;
+      squares += wanted * wanted, off_squares += off * off;
+    }
+  });
+  ASSERT_EQ(count, model->bound.folded.size());
+  const double error = std::sqrt(off_squares / squares);
+  EXPECT_NEAR(error, 0.00166, 0.0002) << "8 significant bits";
+  char text[64];
+  std::snprintf(text, sizeof text, "relative RMS error of the weights: %.3f %% (%zu matrices)", 100 * error,
+                count);
+  const auto said = [&](const BackendOptions& options) {
+    Captured here;
+    prepare_model(*model, options, kCapacity, here.console);
+    return here.err.str();
+  };
+  EXPECT_TRUE(contains(said({.backend = "sim"}), text)) << text << "\n" << said({.backend = "sim"});
+  EXPECT_FALSE(contains(said({.backend = "cpu"}), "RMS"));
+  const std::string dense = said({.backend = "sim", .dense = "fp8"});
+  EXPECT_FALSE(contains(dense, "held as bf16: relative")) << dense;
+}
+
 TEST(BenchLoad, TimesTheCheckpointAndThenItsPackedCopy) {
   const checkpoint::TempFolder folder;
   Captured captured;
