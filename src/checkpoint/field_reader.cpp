@@ -156,8 +156,11 @@ void FieldReader::ignore(std::initializer_list<std::string_view> names) {
 }
 
 void FieldReader::unsupported(std::string_view name, std::string_view value, std::string_view known) const {
-  fail(Code::unsupported_model, "{}: {}{} is \"{}\"; known: {}", what_, prefix_, name, value.substr(0, 80),
-       known);
+  fail(Code::unsupported_model, "{} is \"{}\"; known: {}", place(name), value.substr(0, 80), known);
+}
+
+std::string FieldReader::place(std::string_view name) const {
+  return fourfold::format("{}: {}{}", what_, prefix_, name);
 }
 
 std::vector<std::string> FieldReader::unread() const {

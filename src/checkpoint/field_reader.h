@@ -59,6 +59,8 @@ class FieldReader {
 
   // A value that is well formed and asks for something that is not implemented: no use in reading on.
   [[noreturn]] void unsupported(std::string_view name, std::string_view value, std::string_view known) const;
+  // The file and the field, as errors name them.
+  std::string place(std::string_view name) const;
 
  private:
   const boost::json::value* value(std::string_view name);

@@ -57,10 +57,19 @@ bool is_fp4(QuantAlgorithm algorithm) {
   return algorithm == QuantAlgorithm::nvfp4 || algorithm == QuantAlgorithm::w4a16_nvfp4;
 }
 
+[[noreturn]] void refuse_nvfp4_group(const FieldReader& fields, std::int64_t size) {
+  fail_with_hint(
+      Code::unsupported_model,
+      fourfold::format("Quantise the 16-bit model with one scale for {} weights (fourfold quantize IN "
+                       "OUT does), or take one that is.",
+                       kNvfp4BlockColumns),
+      "{} is {}: NVFP4 with one scale for {} weights has no kernels here, only with one for {}",
+      fields.place("group_size"), size, size, kNvfp4BlockColumns);
+}
+
 void require_group_size(FieldReader& fields, QuantAlgorithm algorithm) {
   const auto group = fields.optional_int("group_size", {0, 1 << 20});
-  if (group && is_fp4(algorithm) && *group != kNvfp4BlockColumns)
-    fields.unsupported("group_size", std::to_string(*group), "16 for NVFP4");
+  if (group && is_fp4(algorithm) && *group != kNvfp4BlockColumns) refuse_nvfp4_group(fields, *group);
   if (group && algorithm == QuantAlgorithm::mxfp4 && *group != kMxfp4BlockColumns)
     fields.unsupported("group_size", std::to_string(*group), "32 for MXFP4");
 }
@@ -145,6 +154,7 @@ QuantAlgorithm read_group(const bj::object& group, const std::string& prefix, co
   // NVFP4 with a scale for 32 weights exists, and is not MXFP4: its scales are e4m3.
   const bool is_nvfp4 = format_name == "nvfp4-pack-quantized";
   if (group_size.value_or(0) == kMxfp4BlockColumns && !is_nvfp4) return QuantAlgorithm::mxfp4;
+  if (group_size && is_nvfp4 && *group_size != kNvfp4BlockColumns) refuse_nvfp4_group(weights, *group_size);
   if (group_size.value_or(0) != kNvfp4BlockColumns)
     weights.unsupported("group_size", group_size ? std::to_string(*group_size) : "absent",
                         "16 for NVFP4, 32 for MXFP4");

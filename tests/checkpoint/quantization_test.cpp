@@ -126,7 +126,10 @@ TEST(Quantization, RefusesWhatItDoesNotKnow) {
       {R"({"quant_method": "awq"})", "quant_method is \"awq\""},
       {R"({})", "quant_method is \"\""},
       {R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})", "quant_algo is \"W4A8_AWQ\""},
-      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32})", "group_size is \"32\""},
+      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4_SVD"})", "quant_algo is \"NVFP4_SVD\""},
+      {R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32})",
+       "config.json: quantization_config.group_size is 32: NVFP4 with one scale for 32 weights has no "
+       "kernels"},
       {R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
            "quantized_layers": {"a": {"quant_algo": "INT4"}}})",
        "quantized_layers.a.quant_algo is \"INT4\""},
@@ -137,18 +140,25 @@ TEST(Quantization, RefusesWhatItDoesNotKnow) {
        "type is \"int\""},
       {R"({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups":
            {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 64}}}})",
-       "group_size is \"64\""},
+       "config_groups.g.weights.group_size is 64: NVFP4 with one scale for 64 weights has no kernels here"},
+      {R"({"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized", "config_groups":
+           {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 64}}}})",
+       "group_size is \"64\"; known: 16 for NVFP4, 32 for MXFP4"},
       {R"({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups":
            {"g": {"weights": {"num_bits": 4, "type": "float", "group_size": 32}}}})",
-       "group_size is \"32\""},
+       "group_size is 32: NVFP4 with one scale for 32 weights has no kernels here, only with one for 16"},
       {R"({"quant_method": "compressed-tensors", "format": "mixed-precision", "config_groups":
            {"g": {"format": "nvfp4-pack-quantized", "weights": {"num_bits": 4, "type": "float", "group_size": 32}}}})",
-       "group_size is \"32\""},
+       "group_size is 32: NVFP4 with one scale for 32 weights has no kernels here, only with one for 16"},
   };
   for (const auto& [text, message] : cases) {
     SCOPED_TRACE(text);
     expect_error(Code::unsupported_model, {message, "config.json"}, [&] { parse(text); });
   }
+  const std::string hint = expect_error(Code::unsupported_model, {"group_size is 32"}, [] {
+    parse(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32})");
+  });
+  EXPECT_NE(hint.find("one scale for 16 weights (fourfold quantize"), std::string::npos) << hint;
   expect_error(Code::bad_checkpoint, {"missing: quant_algo"},
                [] { parse(R"({"quant_method": "modelopt"})"); });
   expect_error(Code::bad_checkpoint, {"quantization_config is not an object"}, [] { parse("7"); });
