@@ -128,6 +128,31 @@ TEST_P(ExpertFormats, ARowHasTheSameBitsInEveryBatch) {
             run({{73, prefill}, {1, decode}, {1, decode}, {1, decode}}));
 }
 
+// As ModelOpt's recipe by sensitivity writes them: some experts of a layer in FP8, the others in NVFP4. They
+// are bf16 then, which is said with what it takes.
+TEST(MixedExperts, AreBf16WithANotice) {
+  Made made(StoredAs::nvfp4), other(StoredAs::fp8);
+  auto& moe = std::get<checkpoint::MoeWeights>((*made).model.weights.layers[0].mlp);
+  moe.experts[2] = std::get<checkpoint::MoeWeights>((*other).model.weights.layers[0].mlp).experts[2];
+  std::uint64_t stored = 0, held = 0;
+  for (const checkpoint::GatedMlp& expert : moe.experts)
+    for (const checkpoint::Matrix* matrix : {&expert.gate, &expert.up, &expert.down}) {
+      stored += checkpoint::stored_bytes(*matrix);
+      held += 2 * static_cast<std::uint64_t>(matrix->rows * matrix->columns);
+    }
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  const auto prepared =
+      backend::make_gpu_backend(*machine, {})->prepare((*made).program(Activations::w4a16), kOneSequence);
+  ASSERT_EQ(prepared->notices().size(), 1u);
+  const std::string notice = prepared->notices().front();
+  for (const std::string& part :
+       {std::string("1 layers (the first: layers.0."), std::string("in different formats ("),
+        std::string("NVFP4"), std::string("FP8"),
+        fourfold::format("as bf16: {} bytes instead of {}", held, stored)})
+    EXPECT_NE(notice.find(part), std::string::npos) << part << " is not in " << notice;
+}
+
 // A scale that the records have no exact product for is refused by name and place.
 TEST(Mxfp4Experts, ScalesBeyondTheRecordsAreRefused) {
   Made made(StoredAs::mxfp4);

@@ -153,14 +153,16 @@ std::int64_t WeightLoader::strips_of(const Piece& piece) const {
   return 2 * rounded(rows, record::kColumns) / record::kRows;  // neurons: columns of the next matrix
 }
 
-void WeightLoader::note_widened(const checkpoint::Matrix& held_as_bf16) {
-  if (checkpoint::format_of(held_as_bf16) != checkpoint::MatrixFormat::bf16)
+void WeightLoader::note_widened(const checkpoint::Matrix& held_as_bf16, bool is_mixed) {
+  if (is_mixed)
+    mixed_.push_back(&held_as_bf16);
+  else if (checkpoint::format_of(held_as_bf16) != checkpoint::MatrixFormat::bf16)
     widened_.push_back(&held_as_bf16);
 }
 
-RecordRun::Part WeightLoader::hold(const Piece& piece, WeightFormat format) {
+RecordRun::Part WeightLoader::hold(const Piece& piece, WeightFormat format, bool is_mixed) {
   const auto one = [&](MatrixId id) {
-    if (format == WeightFormat::bf16) note_widened(matrix(id));
+    if (format == WeightFormat::bf16) note_widened(matrix(id), is_mixed);
     return &stream_.hold(matrix(id), format);
   };
   RecordRun::Part part{one(piece.matrix), nullptr};
@@ -329,13 +331,17 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
   out.intermediate = static_cast<int>(rounded(matrix(first.gate).rows, record::kColumns));
   out.format = record_format(matrix(first.gate));
   out.input = input_of(set);
+  bool is_mixed = false;
   for (const ExpertMatrices& expert : set.experts) {
-    for (const MatrixId matrix_id : {expert.gate, expert.up, expert.down}) {
-      if (record_format(matrix(matrix_id)) != out.format) out.format = WeightFormat::bf16;
-    }
+    for (const MatrixId matrix_id : {expert.gate, expert.up, expert.down})
+      is_mixed = is_mixed || record_format(matrix(matrix_id)) != out.format;
     if (matrix(expert.gate).rows != matrix(first.gate).rows)
       fail(Code::unsupported_op, "{}: experts of {} and of {} neurons in one layer", set.name,
            matrix(first.gate).rows, matrix(expert.gate).rows);
+  }
+  if (is_mixed) {
+    out.format = WeightFormat::bf16;
+    mixed_layers_.push_back(set.name);
   }
   if (quantises(out.input)) place_input_scales(set, out);
   place_biases(set, out);
@@ -349,8 +355,8 @@ ExpertRecords WeightLoader::experts(ExpertSetId id) {
   RecordRun gate_up_run{{}, gate_up, order}, down_run{{}, down, order};
   for (const ExpertMatrices& expert : set.experts) {
     const RecordRun::Part& first_two =
-        gate_up_run.parts.emplace_back(hold({expert.gate, expert.up}, out.format));
-    const RecordRun::Part& last = down_run.parts.emplace_back(hold({expert.down}, out.format));
+        gate_up_run.parts.emplace_back(hold({expert.gate, expert.up}, out.format, is_mixed));
+    const RecordRun::Part& last = down_run.parts.emplace_back(hold({expert.down}, out.format, is_mixed));
     if (out.format == WeightFormat::fp8) {
       append_scales(first_two, gate_up_rows);
       append_scales(last, down_rows);
@@ -400,6 +406,25 @@ const std::uint16_t* WeightLoader::table(MatrixId id, const char* what) {
   return to;
 }
 
+void WeightLoader::mention_mixed() {
+  if (mixed_layers_.empty()) return;
+  std::int64_t stored = 0, held = 0;
+  std::vector<std::string_view> formats;
+  for (const checkpoint::Matrix* from : mixed_) {
+    stored += static_cast<std::int64_t>(checkpoint::stored_bytes(*from));
+    held += 2 * from->rows * from->columns;
+    const std::string_view name = checkpoint::format_name(checkpoint::format_of(*from));
+    if (std::ranges::find(formats, name) == formats.end()) formats.push_back(name);
+  }
+  std::string names;
+  for (const std::string_view name : formats) names += (names.empty() ? "" : ", ") + std::string(name);
+  notices_.push_back(
+      format("{} layers (the first: {}) have experts in different formats ({}): the GPU backend multiplies "
+             "those of a layer in one and holds them as bf16: {} bytes instead of {}, rounded to 8 "
+             "significant bits. Quantised alike they would stay as they are stored",
+             mixed_layers_.size(), mixed_layers_.front(), names, held, stored));
+}
+
 void WeightLoader::finish() {
   stream_.finish(notices_);
   if (!apart_.empty())
@@ -408,6 +433,7 @@ void WeightLoader::finish() {
                "quantised after routing, once for each of a row's experts. Calibrated with one scale for all "
                "experts of a layer, the norm before them would do it",
                apart_.size(), apart_.front()));
+  mention_mixed();
   if (widened_.empty()) return;
   std::int64_t stored = 0, held = 0;
   for (const checkpoint::Matrix* from : widened_) {

@@ -151,8 +151,10 @@ class WeightLoader {
   WeightFormat format_of(const Piece& piece) const;
   std::int64_t strips_of(const Piece& piece) const;
   // Says so at the end where the checkpoint has it in another format.
-  void note_widened(const checkpoint::Matrix& held_as_bf16);
-  RecordRun::Part hold(const Piece& piece, WeightFormat format);
+  void note_widened(const checkpoint::Matrix& held_as_bf16, bool is_mixed = false);
+  // is_mixed: of experts whose layer has several formats; that is a notice of its own.
+  RecordRun::Part hold(const Piece& piece, WeightFormat format, bool is_mixed = false);
+  void mention_mixed();
   // The matrix of these members of a group, behind the columns that the group has.
   DenseMatrix dense_matrix(std::span<const Piece> pieces, std::span<const std::size_t> members,
                            WeightFormat format, InputFormat input, DenseGroup& group);
@@ -166,7 +168,9 @@ class WeightLoader {
   RecordStream stream_;
   std::map<std::int32_t, const std::uint16_t*> tables_;  // by MatrixId
   std::vector<const checkpoint::Matrix*> widened_;
-  std::vector<std::string> apart_;  // layers whose experts have input scales of their own
+  std::vector<std::string> apart_;                // layers whose experts have input scales of their own
+  std::vector<std::string> mixed_layers_;         // whose experts are stored in several formats
+  std::vector<const checkpoint::Matrix*> mixed_;  // all matrices of these experts
 };
 
 // What the norm in front of the group quantises for it, and for experts of one input scale, which come first.
