@@ -9,6 +9,7 @@ add_test(NAME tidy COMMAND ${FOURFOLD_PYTHON} ${tools}/tidy.py ${PROJECT_SOURCE_
 add_test(NAME tidy.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/tidy_test.py)
 add_test(NAME docs.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/docs_test.py)
 add_test(NAME dev.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/dev_test.py)
+add_test(NAME long_result.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/long_result_test.py)
 add_test(NAME versions.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/versions_test.py ${CMAKE_CXX_COMPILER})
 add_test(NAME count_instructions.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/count_instructions_test.py)
 add_test(NAME sbom.can_fail COMMAND ${FOURFOLD_PYTHON} ${CMAKE_CURRENT_LIST_DIR}/sbom_test.py)
