@@ -23,11 +23,14 @@ function(fourfold_precompile target owner)
   endif()
 endfunction()
 
-# g++ 13 on x86-64 does not take a file that was made with -O2 for a target with -O1, nor the other way round.
+# g++ 13 on x86-64 does not take a file that was made with -O2 for a target with -O1, nor the other way round; of -O2, which
+# is ours where no option says otherwise, and -O3 it takes both.
 function(fourfold_same_optimisation)
+  set(found)
   foreach(target ${ARGV})
     get_target_property(options ${target} COMPILE_OPTIONS)
-    list(FILTER options INCLUDE REGEX "^-O[01]$")
+    list(FILTER options INCLUDE REGEX "^-O")
+    list(REMOVE_ITEM options -O2 -O3)
     list(APPEND found "'${options}'")
   endforeach()
   list(REMOVE_DUPLICATES found)
