@@ -33,12 +33,28 @@ long_part() {
   [[ $status -eq 0 || $status -eq 77 ]] || long_verdict=failed
 }
 
+# tests_of PROGRAM FILTER: their names. Each part of the filter must name some: where a test was renamed, gtest would run none
+# and be content.
+tests_of() {
+  local part parts found
+  IFS=: read -ra parts <<<"$2"
+  for part in "${parts[@]}"; do
+    found=$("$1" --gtest_list_tests --gtest_filter="$part" | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
+    if [[ -z $found ]]; then echo "${1##*/} has no test '$part'" >&2; return 1; fi
+    echo "$found"
+  done
+}
+run_only() {  # run_only PROGRAM FILTER
+  tests_of "$@" >/dev/null || return
+  "$1" --gtest_filter="$2"
+}
+
 # The rooms that have threads, or read what comes from outside; doors has the tests of the library, fuzz the damaged inputs.
 serving_rooms=(json schedule sample constrain text fuzz server loadgen engine faults doors)
 
 soak() {  # soak PRESET COUNT
   build "$1" test_faults
-  FOURFOLD_SOAK=$2 "$(build_folder "$1")/test_faults" --gtest_filter='Soak*'
+  FOURFOLD_SOAK=$2 run_only "$(build_folder "$1")/test_faults" 'Soak*'
 }
 
 # sanitize_rooms PRESET ROOM...: the tests of these rooms; with faults also a soak, longer than ./dev test has it.
@@ -114,35 +130,34 @@ every_mutation() {  # every_mutation FILTER
   local tests
   build ci test_kernels
   export FOURFOLD_LONG=1
-  tests=$(build/test_kernels --gtest_list_tests --gtest_filter="$1" | awk '/^[^ ]/ { suite = $1 } /^ / { print suite $1 }')
-  if [[ -z $tests ]]; then echo "there is no test '$1'"; return 1; fi
+  tests=$(tests_of build/test_kernels "$1") || return
   echo "$tests" | xargs -P "$jobs" -I{} build/test_kernels --gtest_filter={}
 }
 
 long_prompt() {
   build ci test_evaluate
-  FOURFOLD_LONG=1 build/test_evaluate --gtest_filter='LongPrompt*'
+  FOURFOLD_LONG=1 run_only build/test_evaluate 'LongPrompt*'
 }
 
 storyteller_fp4() {
   build ci test_engine
-  FOURFOLD_LONG=1 build/test_engine --gtest_filter='StorytellerFp4*'
+  FOURFOLD_LONG=1 run_only build/test_engine 'StorytellerFp4*'
 }
 
 families() {
   build ci test_model
-  FOURFOLD_LONG=1 build/test_model --gtest_filter='*GpuFamilies*:*GpuQuantised*:*SameBits*'
+  FOURFOLD_LONG=1 run_only build/test_model '*GpuFamilies*:*GpuQuantised*:*SameBits*'
 }
 
 # Tests that ./dev test has with half of their shapes, families or formats.
 shortened() {
   build ci test_kernels test_evaluate test_engine test_model test_cli_model
   export FOURFOLD_LONG=1
-  build/test_kernels --gtest_filter='GroupedGemm.WideMatrices*'
-  build/test_evaluate --gtest_filter='*RouterTies*:*QuantisedFamilies*'
-  build/test_model --gtest_filter='GoldenWithFp4Activations.*:StepWays.Joined*'
-  build/test_engine --gtest_filter='Batcher.OnTheSimulatedGpu*:Fp8Answers.*:GpuAnswers.WithFp4*'
-  build/test_cli_model --gtest_filter='CheckpointCommands.ComparePassesOnTheGoldenModels'
+  run_only build/test_kernels 'GroupedGemm.WideMatrices*'
+  run_only build/test_evaluate '*RouterTies*:*QuantisedFamilies*'
+  run_only build/test_model 'GoldenWithFp4Activations.*:StepWays.Joined*'
+  run_only build/test_engine 'Batcher.OnTheSimulatedGpu*:Fp8Answers.*:GpuAnswers.WithFp4*'
+  run_only build/test_cli_model 'CheckpointCommands.ComparePassesOnTheGoldenModels'
 }
 
 # The rows of every chip as machine code, against the plan.
@@ -163,7 +178,7 @@ machine_code() {
 
 scenarios() {
   build ci test_engine
-  FOURFOLD_SCENARIOS=1000 build/test_engine --gtest_filter='Batcher.RandomScenarios*'
+  FOURFOLD_SCENARIOS=1000 run_only build/test_engine 'Batcher.RandomScenarios*'
 }
 
 # Sources broken in many places, one at a time, in a copy; a line for each is in docs/mutations.txt.

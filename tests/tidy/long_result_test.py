@@ -151,6 +151,26 @@ class LongResult(unittest.TestCase):
         self.assertIn("verdict failed", output)
         self.assertEqual(self.file.read_text().count("FAILED"), 2, self.file.read_text())
 
+    def test_a_part_fails_whose_filter_names_no_test(self):
+        program = self.file.parent / "test_room"
+        program.write_text("""#!/bin/sh
+case $* in
+  *--gtest_list_tests*Gone*) echo Running main ;;
+  *--gtest_list_tests*) printf 'Running main\\nSuite.\\n  One\\n  Two/0  # GetParam() = 1\\n' ;;
+  *) echo "ran $*" ;;
+esac
+""")
+        program.chmod(0o755)
+
+        def only(name):
+            script = f"set -euo pipefail; source {ROOT}/tools/long_test.sh; part() {{ run_only {program} '{name}'; }}; part"
+            return run("/bin/bash", "-c", script)
+
+        self.assertEqual(only("Suite.*:Other*"), (0, "ran --gtest_filter=Suite.*:Other*\n"))
+        self.assertEqual(only("Suite.*:*Gone.*"), (1, "test_room has no test '*Gone.*'\n"))
+        listed = run("/bin/bash", "-c", f"source {ROOT}/tools/long_test.sh; tests_of {program} 'Suite*'")
+        self.assertEqual(listed, (0, "Suite.One\nSuite.Two/0\n"))
+
     def test_a_line_names_what_was_skipped_and_what_the_machine_lacks(self):
         script = """
             set -euo pipefail
