@@ -1,12 +1,17 @@
 """tools/long_result.py and the parts of ./dev test --long: what holds, what is taken from elsewhere, what is counted."""
+import datetime
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import long_result  # noqa: E402
 
 
 def run(*command, **environment):
@@ -47,30 +52,39 @@ class LongResult(unittest.TestCase):
         self.assertIn("3 min  soak: many requests", text)
         self.assertIn("clang: another compiler (it is not there)", text)
         changed = 3 if tree.endswith("+") else 0
-        self.assertIn(f"2 of 3 parts passed, the oldest 0 days ago; what {changed} of them read", self.call("--age")[1])
+        self.assertRegex(self.call("--age")[1], f"2 of .*, the oldest 0 days ago; what {changed} of them read")
         self.file.write_text(text.replace(tree, "0000000+"))
         self.assertEqual(self.call("--done", "soak")[0], 1)
         self.assertIn("what 3 of them read has changed since", self.call("--age")[1])
 
-    def test_a_result_holds_until_something_changes_that_its_part_reads(self):
+    def clone(self):
+        """A history of a few files with the tool in it, how to commit, and how to call the tool."""
         folder = self.file.parent / "clone"
         for name in ("src/kernels/row.h", "src/server/loop.cpp", "docs/long-test.txt", "tools/long_result.py"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).touch()
-        tool = folder / "tools" / "long_result.py"
-        tool.write_text((ROOT / "tools" / "long_result.py").read_text())
+        for name in ("long_result.py", "long_test.sh"):
+            (folder / "tools" / name).write_text((ROOT / "tools" / name).read_text())
 
         def commit():
             for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.example commit -qm change"):
                 self.assertEqual(run("git", "-C", folder, *words.split())[0], 0, words)
 
-        def done(part):
-            return run(sys.executable, tool, "--done", part)[0] == 0
+        def tool(*words):
+            return run(sys.executable, folder / "tools" / "long_result.py", *words)
 
         commit()
-        tree = run(sys.executable, tool, "--here")[1].strip()
+        return folder, commit, tool
+
+    def test_a_result_holds_until_something_changes_that_its_part_reads(self):
+        folder, commit, tool = self.clone()
+
+        def done(part):
+            return tool("--done", part)[0] == 0
+
+        tree = tool("--here")[1].strip()
         for part in ("machine-code", "clients"):
-            run(sys.executable, tool, "--record", part, tree, 0, 60, "a part")
+            tool("--record", part, tree, 0, 60, "a part")
         self.assertEqual((done("machine-code"), done("clients")), (True, True))
         # A shallow clone does not know the commit.
         (folder / "docs/long-test.txt").write_text((folder / "docs/long-test.txt").read_text().replace(tree, "0000000"))
@@ -79,7 +93,7 @@ class LongResult(unittest.TestCase):
         self.assertEqual((done("machine-code"), done("clients")), (True, False))
         commit()
         self.assertEqual((done("machine-code"), done("clients")), (True, False))
-        self.assertIn("what 1 of them read", run(sys.executable, tool, "--age")[1])
+        self.assertIn("what 1 of them read", tool("--age")[1])
         # Nor with a file that no commit has: sources are found by their folder.
         (folder / "src/kernels/other.cpp").touch()
         self.assertEqual(done("machine-code"), False)
@@ -90,43 +104,78 @@ class LongResult(unittest.TestCase):
         commit()
         self.assertEqual(done("machine-code"), False)
 
-    def test_results_of_a_copy_without_git_are_taken_where_sources_are_the_same(self):
-        folder = self.file.parent / "clone"
-        for name in ("src/kernels/row.h", "src/server/loop.cpp", "docs/long-test.txt", "tools/long_result.py"):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).touch()
-        tool = folder / "tools" / "long_result.py"
-        tool.write_text((ROOT / "tools" / "long_result.py").read_text())
-
-        def commit():
-            for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.example commit -qm change"):
-                self.assertEqual(run("git", "-C", folder, *words.split())[0], 0, words)
-
-        commit()
-        tree = run(sys.executable, tool, "--here")[1].strip()
+    def copied(self, tree, *parts):
+        """What a copy without git wrote of these parts, whose sources it says are of this commit."""
         copy = self.file.parent / "copy"
-        (copy / "tools").mkdir(parents=True)
-        (copy / "docs").mkdir()
-        (copy / "tools/long_result.py").write_text(tool.read_text())
-        for part in ("seeds", "soak"):
-            run(sys.executable, copy / "tools/long_result.py", "--record", part, tree, 0, 60, "a part", FOURFOLD_COMMIT=tree,
-                GIT_DIR="/nowhere")
-        self.assertEqual((copy / "docs/long-test.txt").read_text().count(f"{tree:10} {'-':12}"), 2)
+        for name in ("tools", "docs"):
+            (copy / name).mkdir(parents=True, exist_ok=True)
+        (copy / "tools/long_result.py").write_text((ROOT / "tools/long_result.py").read_text())
+        (copy / "docs/long-test.txt").unlink(missing_ok=True)
+        for part in parts:
+            run(sys.executable, copy / "tools/long_result.py", "--record", part, tree, 0, 60, "a part",
+                FOURFOLD_COMMIT=tree, GIT_DIR="/nowhere")
+        self.assertEqual((copy / "docs/long-test.txt").read_text().count(f"{tree:10} {'-':12}"), len(parts))
+        return copy / "docs/long-test.txt"
+
+    def test_results_of_a_copy_without_git_are_taken_where_sources_are_the_same(self):
+        folder, commit, tool = self.clone()
+        tree = tool("--here")[1].strip()
+        lines = self.copied(tree, "seeds", "soak")
         (folder / "src/server/loop.cpp").write_text("int other;\n")
         commit()
-        said = run(sys.executable, tool, "--adopt", copy / "docs/long-test.txt")[1]
-        self.assertIn(f"left: soak, whose sources are not those of {tree}", said)
-        self.assertEqual([run(sys.executable, tool, "--done", part)[0] for part in ("seeds", "soak")], [0, 1])
+        self.assertIn(f"left: soak, whose sources are not those of {tree}", tool("--adopt", lines)[1])
+        self.assertEqual([tool("--done", part)[0] for part in ("seeds", "soak")], [0, 1])
+        lines = self.copied("1234567", "clients")
+        self.assertIn("left: clients, whose commit 1234567 this history does not have", tool("--adopt", lines)[1])
+        # What is on top here, nobody over there has run.
+        lines = self.copied(tool("--here")[1].strip(), "soak")
+        for name in ("src/server/loop.cpp", "src/server/new.cpp"):
+            before = (folder / name).read_text() if (folder / name).exists() else None
+            (folder / name).write_text("int third;\n")
+            self.assertIn("left: soak, which reads files that are not as they are committed here", tool("--adopt", lines)[1])
+            (folder / name).unlink() if before is None else (folder / name).write_text(before)
+        self.assertNotIn("left", tool("--adopt", lines)[1])
+        self.assertEqual(tool("--done", "soak")[0], 0)
+
+    def test_what_holds_here_is_not_given_up_for_an_older_or_a_failed_result(self):
+        def row(verdict, date):
+            return long_result.Row(verdict, date, "1234567", "-", "a line")
+
+        here = row("passed", "2026-02-02")
+        for mine, still, theirs, left in (
+            (here, True, row("passed", "2026-02-01"), True),
+            (here, True, row("FAILED", "2026-02-02"), True),
+            (here, True, row("skipped", "2026-02-03"), True),
+            (here, True, row("passed", "2026-02-03"), False),
+            (here, False, row("passed", "2026-02-01"), True),
+            (here, False, row("FAILED", "2026-02-02"), True),
+            (here, False, row("FAILED", "2026-02-03"), False),
+            (row("FAILED", "2026-02-02"), True, row("passed", "2026-02-02"), False),
+            (row("FAILED", "2026-02-02"), True, row("passed", "2026-02-01"), True),
+            (None, False, row("FAILED", "2026-02-02"), False),
+        ):
+            with mock.patch.multiple(long_result, holds=lambda *_, still=still: still, digest=lambda *_: "0" * 12,
+                                     digest_at=lambda *_: "0" * 12):
+                self.assertEqual(long_result.refusal("soak", theirs, mine).startswith("which is "), left, (mine, still, theirs))
 
     def test_what_parts_read_is_there(self):
-        sys.path.insert(0, str(ROOT / "tools"))
-        import long_result
-        parts = run(ROOT / "dev", "test", "--long", "--list", FOURFOLD_LONG_RESULT=str(self.file))[1]
-        for part, paths in long_result.READS.items():
-            self.assertIn(f"{part}: ", parts)
-            for path in paths:
+        self.assertLessEqual(set(long_result.READS), set(long_result.parts()))
+        for part in long_result.parts():
+            for path in long_result.reads(part):
                 place = path.removeprefix(":!")
                 self.assertTrue((ROOT / place).exists() or any(ROOT.glob(place)), f"{part} reads {path}")
+        # Tests of doors build the examples and run those in Python.
+        for path in ("examples", "include", "python", "tests"):
+            self.assertIn(path, long_result.reads("asan-serving"))
+        self.assertEqual(long_result.reads("tsan-rest"), long_result.ALL)
+
+    def test_parts_that_never_ran_are_counted(self):
+        _, _, tool = self.clone()
+        tree = tool("--here")[1].strip()
+        for part, status in (("soak", 0), ("clang", 77), ("a-part-of-old", 0)):
+            tool("--record", part, tree, status, 60, "a part")
+        count = len(long_result.parts())
+        self.assertIn(f"long test: 1 of {count} parts passed, {count - 2} never run", tool("--age")[1])
 
     def test_a_tree_that_changed_meanwhile_has_not_passed(self):
         self.call("--record", "soak", "0000000", 0, 200, "many requests")
@@ -201,6 +250,7 @@ esac
     def test_parts_are_listed_and_unknown_ones_refused(self):
         status, output = run(ROOT / "dev", "test", "--long", "--list", FOURFOLD_LONG_RESULT=str(self.file))
         self.assertEqual(status, 0)
+        self.assertEqual([line.split(":")[0] for line in output.splitlines()], long_result.parts())
         for part in ("default", "asan-serving", "tsan-rest", "mutations-step", "clients"):
             self.assertIn(f"{part}: ", output)
         status, output = run(ROOT / "dev", "test", "--long", "--list", "clnag")
