@@ -1,5 +1,6 @@
 // The other families, quantised as ModelOpt, compressed-tensors and the releases in FP8 have them, against
-// Hugging Face's numbers of the dequantised weights: every backend but the GPU's, whole and on two ranks.
+// Hugging Face's numbers of the dequantised weights: every backend but the GPU's, whole, and in the long test
+// on two ranks.
 #include <cmath>
 #include <map>
 
