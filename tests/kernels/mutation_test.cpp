@@ -55,9 +55,12 @@ struct Subject {
   SmallLayerOptions layer;
   Role role = Role::decode;
   int tokens = 1;
-  moe_layer::Choice choice = {};     // rows; empty: what choose() says
-  std::set<std::string> files = {};  // whose sites are mutated; empty: all
-  std::set<SyncOp> must_meet = {};   // what the shape is there to exercise
+  moe_layer::Choice choice = {};           // rows; empty: what choose() says
+  std::set<std::string> files = {};        // whose sites are mutated; empty: all but those of other_files
+  std::set<std::string> other_files = {};  // another subject's
+  // What the shape is there to exercise, in `files`: operations, and lines by a part of their text.
+  std::set<SyncOp> must_meet = {};
+  std::vector<std::string_view> must_meet_lines = {};
   int blocks = 2;
 };
 
@@ -99,15 +102,25 @@ void run_subject(const Subject& subject) {
       machine->rows(prepared.gate_up.kind)[static_cast<std::size_t>(prepared.gate_up.index)];
   expect_wrapped(row, subject);
   Batch batch(layer, prepared, first_rows(subject.tokens));
-  mutate_all<std::uint16_t>(
-      device, subject.name, row, kSurvivors, [&] { return batch.run(); }, subject.files);
-  for (const SyncOp op : subject.must_meet) {
-    const auto& sites = device.executed_sites();
-    const auto meets = [&](const SyncSite& site) {
-      return site.op == op && subject.files.contains(site.file);
-    };
-    EXPECT_TRUE(std::any_of(sites.begin(), sites.end(), meets)) << name_of(op) << " was not executed";
+  const Run<std::uint16_t> run = [&] { return batch.run(); };
+  std::set<std::string> files = subject.files;
+  if (!subject.other_files.empty()) {
+    run();
+    for (const SyncSite& site : device.executed_sites())
+      if (!subject.other_files.contains(site.file)) files.insert(site.file);
   }
+  mutate_all<std::uint16_t>(device, subject.name, row, kSurvivors, run, files);
+  std::set<SyncOp> ops;
+  std::string lines;
+  for (const SyncSite& site : device.executed_sites()) {
+    if (!files.contains(site.file)) continue;
+    ops.insert(site.op);
+    lines += source_line(site) + "\n";
+  }
+  for (const SyncOp op : subject.must_meet)
+    EXPECT_TRUE(ops.contains(op)) << name_of(op) << " was not executed";
+  for (const std::string_view line : subject.must_meet_lines)
+    EXPECT_NE(lines.find(line), std::string::npos) << line << " was not executed";
 }
 
 std::set<std::string> tile_files(const char* also = "moe_gemm.h") {
@@ -151,7 +164,7 @@ TEST(Mutation, FewTokensStreamed) {
                .tokens = 3,
                .choice = choice,
                .files = {"few_stream.h", "fed_ring.h", "few_down.h", "token_rows.h"},
-               .must_meet = {SyncOp::barrier_sync, SyncOp::sync_block},
+               .must_meet_lines = {"cta.wait(&ring.empty", "// the sums are read"},
                .blocks = 8});
 }
 
@@ -323,47 +336,89 @@ TEST(Mutation, TiledFp4ByRow) {
       run_row_alone(row, &plan::kSm120, /*by_row=*/true);
 }
 
+// GEMM1 and GEMM2 of one layer, by rows of one path and format. Both have rings: where they are of two kinds,
+// a ring's header is in one kernel of the layer, and what is caught in one hides nothing in the other. (The
+// routing is in both, and the same.)
+struct FewPair {
+  const plan::RowFacts *gate_up, *down;
+};
+
+// Every row once, but for the clamped GEMM1, which is the only one of its kind: beside the fed GEMM2 the
+// sites of fed_ring.h are in both. The same GEMM1 beside the other GEMM2, and the same GEMM2 without biases,
+// have them alone.
+std::vector<FewPair> few_pairs(const std::vector<plan::RowFacts>& gate_ups,
+                               const std::vector<plan::RowFacts>& downs) {
+  std::vector<FewPair> pairs;
+  for (const plan::RowFacts& gate_up : gate_ups)
+    for (const plan::RowFacts& down : downs)
+      if (gate_up.path == down.path && gate_up.format == down.format && gate_up.clamps == down.clamps &&
+          (gate_up.producer_warps != down.producer_warps || gate_up.clamps))
+        pairs.push_back({&gate_up, &down});
+  return pairs;
+}
+
+Subject few_subject(const FewPair& pair, const moe_layer::Shape& shape) {
+  const plan::RowFacts& down = *pair.down;
+  Subject subject;
+  subject.name =
+      fourfold::format("{} before {}, {}x{}", pair.gate_up->row, down.row, shape.hidden, shape.intermediate);
+  subject.layer = layer_of(shape, 3, Activations::w4a16,
+                           down.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4);
+  subject.layer.packed_for_w4a4 = down.path == moe::W4a16Fp4Order::name;
+  subject.layer.clamped = down.clamps;
+  subject.tokens = 3;
+  subject.choice.few = true;
+  subject.choice.tile_tokens = moe_few::kFewTokens;
+  subject.choice.gate_up_row = pair.gate_up->row;
+  subject.choice.down_row = down.row;
+  return subject;
+}
+
+// One segment and several in either GEMM, the last of them short. What is fed has one lap of its rings here.
+std::vector<Subject> first_laps(const FewPair& pair) {
+  std::vector<Subject> subjects;
+  for (const moe_layer::Shape shape :
+       {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}}) {
+    subjects.push_back(few_subject(pair, shape));
+    subjects.back().other_files = {"fed_ring.h", "few_stream.h"};
+  }
+  return subjects;
+}
+
+// As FewTokensStreamed: with more copies than the rings of either GEMM hold, strips in several batches.
+Subject later_laps(const FewPair& pair) {
+  const auto is_fed = [](const plan::RowFacts& row) { return row.producer_warps > 0; };
+  Subject subject = few_subject(pair, {576, 1088, 3, 2});
+  subject.blocks = 8;
+  subject.files = {"fed_ring.h", "record_ring.h", "few_down.h", "few_stream.h"};
+  if (is_fed(*pair.gate_up) || is_fed(*pair.down)) subject.must_meet_lines = {"cta.wait(&ring.empty"};
+  if (!is_fed(*pair.gate_up) || !is_fed(*pair.down))
+    subject.must_meet_lines.push_back("cta.fence_async_proxy();  // the reads come before the copy");
+  if (is_fed(*pair.gate_up)) subject.must_meet_lines.push_back("// the sums are read");
+  if (is_fed(*pair.down)) subject.must_meet_lines.push_back("[&] { cta.wait_predecessors(); }");
+  return subject;
+}
+
 TEST(Mutation, EveryFewRow) {
   if (!wants_all()) GTEST_SKIP() << "FOURFOLD_LONG=1 runs every row";
   sim::Device device;
   const auto machine = kernels::make_sim_machine(device);
-  for (const plan::RowFacts& down : machine->rows(kernels::RowKind::few_down)) {
+  std::set<std::string> met, in_table;
+  const auto rows_of_kind = [&](kernels::RowKind kind) {
+    std::vector<plan::RowFacts> rows = machine->rows(kind);
     // Other ranking between the same meetings; OneBlockRouteOfSigmoidScores has its own.
-    if (moe_route::is_any_rule_row(down.row)) continue;
-    int shapes = 0;
-    const auto run_shape = [&](const moe_layer::Shape& shape, int blocks, bool fed) {
-      const WeightFormat format = down.format == "mxfp4" ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
-      SmallLayerOptions layer = layer_of(shape, 3, Activations::w4a16, format);
-      layer.packed_for_w4a4 = down.path == moe::W4a16Fp4Order::name;
-      layer.clamped = down.clamps;
-      moe_layer::Request request{shape, Activations::w4a16, format, Role::decode, 3, layer.packed_for_w4a4};
-      request.clamped = down.clamps;
-      moe_layer::Choice choice = moe_layer::few_choice(request);
-      if (!choice.ok()) return;    // clamped rows do not take every K
-      choice.down_row = down.row;  // small shapes choose the narrow one by themselves
-      const bool streams = choice.gate_up_row.starts_with(moe_few::kStreamKernel);
-      const bool down_is_fed = down.m == 32;
-      if (fed && !streams && !down_is_fed) return;
-      ++shapes;
-      std::set<std::string> files = {"few_down.h",    "few_gate_up.h", "few_route.h",
-                                     "record_ring.h", "token_rows.h",  "top_k.h"};
-      if (fed) files = {"fed_ring.h"};
-      if (fed && streams) files.insert("few_stream.h");
-      run_subject({.name = fourfold::format("{}, {}x{}", down.row, shape.hidden, shape.intermediate),
-                   .layer = layer,
-                   .tokens = 3,
-                   .choice = choice,
-                   .files = files,
-                   .blocks = blocks});
-    };
-    // One segment and several in either GEMM, the last of them short.
-    for (const moe_layer::Shape shape :
-         {moe_layer::Shape{128, 576, 3, 2}, {1088, 256, 3, 2}, {512, 512, 3, 2}})
-      run_shape(shape, 2, false);
-    // As FewTokensStreamed: with more copies than the rings hold, strips in several batches.
-    run_shape({576, 1088, 3, 2}, 8, true);
-    EXPECT_GT(shapes, 0) << down.row;
+    std::erase_if(rows, [](const plan::RowFacts& row) { return moe_route::is_any_rule_row(row.row); });
+    for (const plan::RowFacts& row : rows) in_table.insert(row.row);
+    return rows;
+  };
+  const auto gate_ups = rows_of_kind(kernels::RowKind::few_gate_up);
+  const auto downs = rows_of_kind(kernels::RowKind::few_down);
+  for (const FewPair& pair : few_pairs(gate_ups, downs)) {
+    for (const Subject& subject : first_laps(pair)) run_subject(subject);
+    run_subject(later_laps(pair));
+    met.insert({pair.gate_up->row, pair.down->row});
   }
+  EXPECT_EQ(met, in_table);
 }
 
 // The row of this width whose unrolled loop divides any K.

@@ -165,6 +165,7 @@ plan::RowFacts few_facts(const char* kernel) {
   facts.k = moe::kSegmentColumns;
   facts.threads = Row::threads;
   facts.math_warps = Row::warps;
+  facts.producer_warps = Row::fed;
   facts.stages = Row::depth;
   facts.clamps = Row::Glu::adds_bias;
   facts.registers = plan::registers_at(Row::Arch::facts, Row::threads, Row::blocks_per_sm);
