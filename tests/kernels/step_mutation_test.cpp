@@ -91,6 +91,26 @@ void mutate_row(const plan::ArchFacts& arch, const plan::RowFacts& row, const st
   }
 }
 
+// Mutations of a ring that is filled once would find little: a row of more stages than its proof has shapes
+// for fails that proof.
+TEST(StepMutation, AProofWhoseRingIsNotFilledAgainFails) {
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  int rows = 0;
+  for (plan::RowFacts row : machine->rows(kernels::RowKind::step)) {
+    const bool scans = row.kernel == "delta_scan";
+    if (row.row != "delta_scan 32 bf16" && row.row != "dense_many 32x16x512 nvfp4" &&
+        row.row != "dense_many_pair 16x512 bf16 nvfp4")
+      continue;
+    (scans ? row.stages : row.total_bytes) *= 2;
+    const verify::Result result =
+        verify::run_step_case(*machine, {row, verify::step_ops(row)[0], scans ? 1 : 0, 5}, true);
+    EXPECT_NE(result.failure.find(scans ? "places" : "ring"), std::string::npos) << row.row << result.failure;
+    ++rows;
+  }
+  EXPECT_EQ(rows, 3);
+}
+
 enum class Heads { narrow, wide };
 
 // The row with the smallest tile and the wanted heads of each kind, or all rows. files: where kernels are

@@ -2,6 +2,7 @@
 // small ones.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -69,6 +70,7 @@ struct PromptRow {
     facts.m = kBlockRows;
     facts.n = Kernel == PromptKernel::scan ? kScanValues : HeadDim;
     facts.k = HeadDim;
+    if constexpr (Kernel == PromptKernel::scan) facts.stages = std::max(kRowStages, Storage::stages);
     return facts;
   }
   template <class Cta>

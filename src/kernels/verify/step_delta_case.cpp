@@ -367,10 +367,16 @@ void prove_delta_decode(StepRun& run) {
 }
 
 void prove_delta_prompt(StepRun& run) {
-  // A chunk and a rest beside a sequence that begins; then on inside a block. Then five chunks at once: the
-  // scan fills each of its places again, and again.
+  // A chunk and a rest beside a sequence that begins; then on inside a block. Then so many chunks at once
+  // that the scan fills each of its places again, and again.
   Steps steps{{70, 3}, {20, 0}};
-  if (run.test().variant == 1) steps = {{320, 0}, {64, 65}};
+  if (run.test().variant == 1) {
+    steps = {{320, 0}, {64, 65}};
+    const int chunks = delta::prompt_chunks(0, steps[0][0]), places = run.test().row.stages;
+    if (chunks <= 2 * places)
+      fail(Code::internal, "{} chunks do not fill each of {} places of {} twice and go on", chunks, places,
+           run.test().row.row);
+  }
   if (run.test().variant > 1)
     steps = {{1 + run.below(130), run.below(70)}, {1 + run.below(70), 1 + run.below(130)}};
   if (run.test().large) steps = {{2'048, 500, 3}, {200, 64, 130}};

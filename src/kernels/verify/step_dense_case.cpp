@@ -45,11 +45,34 @@ dense::ManyParams upload_many(StepRun& run, const DenseSetup& setup) {
   return params;
 }
 
+// The first shape of a row that leaves segments is for rings that are filled again: rows enough, in as few
+// blocks as can be.
+bool fills_again(const StepRun& run, const plan::RowFacts& multiply) {
+  return run.test().variant == 0 && !run.test().large && run.test().row.row == multiply.row;
+}
+int rows_to_multiply(const StepRun& run) { return fills_again(run, run.test().row) ? 544 : 96; }
+
+// One block multiplies all rows of a segment. Where they are more bytes than all of its shared memory, its
+// ring cannot hold them: places are filled again, and what guards them is needed.
+void require_filled_again(const DenseSetup& setup, const plan::RowFacts& multiply) {
+  const auto records = static_cast<std::size_t>(setup.columns / record::kColumns);
+  const std::size_t of_a_segment = std::min<std::size_t>(records, moe::kSegmentColumns / record::kColumns);
+  const std::size_t bytes = setup.records.size() / records * of_a_segment;
+  if (bytes <= static_cast<std::size_t>(multiply.total_bytes))
+    fail(Code::internal,
+         "{} rows are {} bytes a segment, and a block of {} has {}: its ring need not be filled again",
+         setup.rows(), bytes, multiply.row, multiply.total_bytes);
+}
+
 // Every segment and part of the tokens has its blocks, which share the units.
 void launch_many(StepRun& run, const DenseSetup& setup, const dense::ManyParams& params,
                  const plan::RowFacts& multiply) {
   const int blocks = parts_of(setup, multiply) * dense::segments_of(params.dense.records);
-  const int shares = std::clamp(run.machine().sm_count() / blocks, 1, setup.rows() / multiply.m);
+  int shares = std::clamp(run.machine().sm_count() / blocks, 1, setup.rows() / multiply.m);
+  if (fills_again(run, multiply)) {
+    require_filled_again(setup, multiply);
+    shares = 1;
+  }
   run.launch(multiply.row, shares * blocks, params);
 }
 void launch_sum(StepRun& run, const DenseSetup& setup, const dense::ManyParams& params) {
@@ -82,6 +105,17 @@ DenseSetup beside(StepRun& run, const DenseSetup& second) {
   return first;
 }
 
+// Blocks of a segment and part of the tokens, which share the units of either matrix.
+struct PairShares {
+  int first, second;
+};
+PairShares pair_shares(StepRun& run, const plan::RowFacts& multiply, int cells) {
+  if (fills_again(run, multiply)) return {1, 1};
+  const int first = 1 + run.below(2);
+  const int most = run.test().large ? std::max(run.machine().sm_count() / cells - first, 1) : 3;
+  return {first, 1 + run.below(most)};
+}
+
 // Both matrices by one row, then the sums of both where K has several segments.
 void prove_many_pair(StepRun& run, const plan::RowFacts& multiply, int rows, int more_columns) {
   DenseSetup second;
@@ -93,14 +127,10 @@ void prove_many_pair(StepRun& run, const plan::RowFacts& multiply, int rows, int
   params.second.dense.tokens = params.first.dense.tokens;
   const int segments = dense::segments_of(params.first.dense.records);
   const int cells = parts_of(second, multiply) * segments;
-  // The first shape with as few blocks as there can be, so that rings are filled again.
-  const bool few = run.test().variant == 0 && !run.test().large;
-  const int first_shares = few ? 1 : 1 + run.below(2);
-  const int most = few                ? 1
-                   : run.test().large ? std::max(run.machine().sm_count() / cells - first_shares, 1)
-                                      : 3;
-  params.first_blocks = cells * first_shares;
-  run.launch(multiply.row, params.first_blocks + cells * (1 + run.below(most)), params);
+  if (fills_again(run, multiply)) require_filled_again(second, multiply);
+  const PairShares shares = pair_shares(run, multiply, cells);
+  params.first_blocks = cells * shares.first;
+  run.launch(multiply.row, params.first_blocks + cells * shares.second, params);
   if (segments > 1)
     run.launch(fourfold::format("dense_sum_pair bf16 {}", run.test().row.format),
                1 + run.below(run.machine().sm_count()), params);
@@ -198,8 +228,7 @@ void prove_many_table(StepRun& run) {
 
 void prove_dense_many(StepRun& run) {
   DenseSetup setup;
-  // Once more strips than the rings of a block's warps hold stages for.
-  shape_many(run, setup, run.test().row.n, run.test().variant == 0 ? 544 : 96);
+  shape_many(run, setup, run.test().row.n, rows_to_multiply(run));
   fill_setup(run, setup);
   const dense::ManyParams params = upload_many(run, setup);
   launch_many(run, setup, params, run.test().row);
@@ -207,9 +236,7 @@ void prove_dense_many(StepRun& run) {
   check_case(run, setup, params.dense);
 }
 
-void prove_dense_many_pair(StepRun& run) {
-  prove_many_pair(run, run.test().row, run.test().variant == 0 ? 544 : 96, 0);
-}
+void prove_dense_many_pair(StepRun& run) { prove_many_pair(run, run.test().row, rows_to_multiply(run), 0); }
 
 // Behind the narrowest pair of its format, with several segments always.
 void prove_dense_sum_pair(StepRun& run) {
