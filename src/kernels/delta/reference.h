@@ -8,11 +8,16 @@
 //   E_i = e^g E_{i-1} + made_i,   made_i = dv_i + (ek_i + n u) A_i + B_i + (ek_i + es) |d_i|
 //
 // and another n u A + B where the anchor moves. dv: error of the value; ek, eq: of key and query; es: of
-// sigmoid(beta) and two roundings, all but dv relative. A_i = e^{G_i} |S0| + sum of e^{G_i - G_j} |d_j| over
-// the block's rows bounds every sum of absolute values the anchored form adds (its coefficients are at most
-// that), n its number of roundings. B_i is the same sum with each term times the error of its G_i - G_j: that
-// of the steps between the two rows, for the steps before both cancel. An answer errs by
-// eq A_i + |q| (E_i + n u A_i + B_i). First order in u = 2^-24; a hundredth is added for the rest.
+// sigmoid(beta) and two roundings, 2^-20 (beyond logits of 3 sigmoid is as good, or beta so small that
+// leaving it out of dv and A is more), all but dv relative. A_i = e^{G_i} |S0| + sum of e^{G_i - G_j} |d_j|
+// over the block's rows bounds every sum of absolute values the anchored form adds (its coefficients are at
+// most that), n its number of roundings. B_i is the same sum with each term times the error of its G_i - G_j:
+// that of the steps between the two rows, for the steps before both cancel. An answer errs by eq A_i + (|q| +
+// eq) (E_i + n u A_i + B_i).
+//
+// No product of errors is left out: the kernels round their own numbers, so A, B and made_i take |S0| and
+// |d_j| with their errors, e^g with that of g, and ek with that of what it is multiplied by; n has roundings
+// to spare for (1 + u)^n.
 #pragma once
 
 #include <algorithm>
@@ -87,7 +92,7 @@ class Recurrence {
   double state(int head, int key, int value) const {
     return heads_[head].state[key * layout_.head_dim + value];
   }
-  double state_error(int head) const { return 1.01 * heads_[head].error; }
+  double state_error(int head) const { return heads_[head].error; }
 
  private:
   struct Head {
@@ -162,18 +167,20 @@ class Recurrence {
       // The anchor moved: a sum over the block like any other.
       head.error += per_sum() * head.absolute + head.by_decay;
       head.total = head.total_error = head.by_decay = 0;
-      head.absolute = norm(head.state);
+      head.absolute = norm(head.state) + head.error;
     }
     head.total += step;
     const double error =
         std::abs(step) * (0x1p-21 + 5 * kU) + factor * kU * std::abs(logit) + kU * std::abs(head.total);
     head.total_error += error;
-    const double keep = std::exp(step);
-    head.by_decay = keep * (head.by_decay + error * head.absolute);
-    head.absolute *= keep;
-    head.error *= keep;
+    const double keep = std::exp(step), most = std::exp(step + error);
+    head.by_decay = most * (head.by_decay + error * head.absolute);
+    head.absolute *= most;
+    head.error *= most;
     for (double& s : head.state) s *= keep;
   }
+  // Of a product, from those of its factors.
+  static double both(double a, double b) { return a + b + a * b; }
   // Relative error of a sum: its additions, and exp's own 2^-22.
   double per_sum() const { return precision_.sums + 0x1p-22; }
 
@@ -191,18 +198,19 @@ class Recurrence {
       for (int k = 0; k < dim; ++k) known += head.state[k * dim + v] * key.v[k];
       delta[v] = beta * (value.v[v] - known);
     }
-    const double before = head.error;
-    const double made = value.error + (key.error + per_sum()) * head.absolute + head.by_decay +
-                        (key.error + 0x1p-20) * norm(delta);
-    head.error += made;
-    head.absolute += norm(delta);
+    // What is made is part of the delta that errs by it: solved for it.
+    const double own = both(key.error, 0x1p-20);
+    const double made = value.error + both(key.error, per_sum()) * head.absolute + head.by_decay +
+                        own * (norm(delta) + head.error);
+    head.error += made / (1 - own);
+    head.absolute += norm(delta) + head.error;
     for (int k = 0; k < dim; ++k)
       for (int v = 0; v < dim; ++v) head.state[k * dim + v] += key.v[k] * delta[v];
     head.delta.clear();
     head.key.clear();
     for (int v = 0; v < dim; ++v) {
-      head.delta.push_back({delta[v], 1.01 * (before + made)});
-      head.key.push_back({key.v[v], 1.01 * key.error});
+      head.delta.push_back({delta[v], head.error});
+      head.key.push_back({key.v[v], key.error});
     }
     finish(row, h, query, out);
   }
@@ -214,19 +222,20 @@ class Recurrence {
     for (int v = 0; v < dim; ++v)
       for (int k = 0; k < dim; ++k) answer[v] += head.state[k * dim + v] * query.v[k];
     const double length = norm(query.v);
-    const double error =
-        query.error * head.absolute + length * (head.error + per_sum() * head.absolute + head.by_decay);
+    const double error = query.error * head.absolute +
+                         (length + query.error) * (head.error + per_sum() * head.absolute + head.by_decay);
     const double scale = 1 / std::sqrt(norm(answer) * norm(answer) / dim + weights_.epsilon);
+    // A normed row follows its answer by no more than the scale on the way there, which grows as the answer
+    // shrinks: the integral of that; and it is no longer than `root`.
+    const double root = std::sqrt(static_cast<double>(dim)), off = std::min(scale * error / root, 1.0);
+    const double follows = root * std::min(-std::log1p(-off), 2.0);
     for (int v = 0; v < dim; ++v) {
       const double z = row.z[h * dim + v];
       const double gate = weights_.gate_is_sigmoid ? sigmoid(z) : z * sigmoid(z);
       const double weight = weights_.norm_weight[v];
       const double y = answer[v] * scale * weight * gate;
-      // The norm's factor follows the answer: by no more than |error| scale / sqrt(dim), relatively.
-      const double through =
-          std::abs(weight * gate) * scale *
-          (error + std::abs(answer[v]) * scale * error / std::sqrt(static_cast<double>(dim)));
-      out.push_back({y, 1.01 * (through + (0x1p-8 + 0x1p-18) * std::abs(y)) + 1e-30});
+      const double through = std::abs(weight * gate) * follows;
+      out.push_back({y, through + (0x1p-8 + 0x1p-18) * (std::abs(y) + through) + 1e-30});
     }
   }
 

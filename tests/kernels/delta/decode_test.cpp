@@ -53,8 +53,7 @@ void check_state(DeltaBench& bench, int slot, const Recurrence& model) {
       const double error = anchor[i] - model.state(h, i / D, i % D);
       square += error * error;
     }
-    ASSERT_LE(std::sqrt(square), model.state_error(h) + 1e-3 * model.state_error(h))
-        << "anchor of head " << h;
+    ASSERT_LE(std::sqrt(square), model.state_error(h)) << "anchor of head " << h;
   }
 }
 
