@@ -154,9 +154,9 @@ shortened() {
   build ci test_kernels test_evaluate test_engine test_model test_cli_model
   export FOURFOLD_LONG=1
   run_only build/test_kernels 'GroupedGemm.WideMatrices*'
-  run_only build/test_evaluate '*RouterTies*:*QuantisedFamilies*'
-  run_only build/test_model 'GoldenWithFp4Activations.*:StepWays.Joined*'
-  run_only build/test_engine 'Batcher.OnTheSimulatedGpu*:Fp8Answers.*:GpuAnswers.WithFp4*'
+  run_only build/test_evaluate '*RouterTies*:*QuantisedFamilies*:*FamilyShapes*'
+  run_only build/test_model 'GoldenWithFp4Activations.*:*GoldenOnGpu*:GpuSameAnswer.*:StepWays.*:TuneBits.*'
+  run_only build/test_engine 'Batcher.OnTheSimulatedGpu*:Fp4Answers.*:Fp8Answers.*:GpuAnswers.WithFp4*'
   run_only build/test_cli_model 'CheckpointCommands.ComparePassesOnTheGoldenModels'
 }
 
