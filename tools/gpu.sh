@@ -34,6 +34,9 @@ gpu_racecheck() {
   if [[ ${#kernels[@]} -eq 0 ]]; then
     mapfile -t kernels < <("$program" verify --device cuda --quick --json |
       python3 -c 'import json, sys; print(*sorted({row["kernel"] for row in json.load(sys.stdin)["rows"]}), sep="\n")')
+    rm -f "$result"
+  fi
+  if [[ ! -e $result ]]; then
     echo "# compute-sanitizer --tool racecheck fourfold verify --device cuda --quick --rows KERNEL, $card" >"$result"
   fi
   log=$(mktemp)

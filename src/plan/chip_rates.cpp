@@ -30,7 +30,7 @@ constexpr std::array<Clock, 7> kClocks{{
 }};
 
 // Nobody measured a latency of SM12x for us. Fast: as many clocks as on the H200. Slow: half as long again;
-// one token of the MoE layer lost 25 % when SMs were made as small (bench/results/small-sm-h200.txt), and
+// one token of the MoE layer lost 22 % when SMs were made as small (bench/results/small-sm-h200.txt), and
 // memory that answers later is not in that.
 constexpr double kSlowLatency = 1.5;
 

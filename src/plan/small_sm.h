@@ -22,15 +22,15 @@ struct SmallSmLoss {
   int context;
   double share;
 };
-inline constexpr std::array<SmallSmLoss, 9> kSmallSmLoss{{{1, 0, 0.019},
-                                                          {1, 4'096, 0},
-                                                          {1, 32'768, 0},
-                                                          {8, 0, 0.006},
-                                                          {8, 4'096, 0.035},
-                                                          {8, 32'768, 0.242},
-                                                          {64, 0, 0.100},
-                                                          {64, 4'096, 0.168},
-                                                          {64, 32'768, 0.389}}};
+inline constexpr std::array<SmallSmLoss, 9> kSmallSmLoss{{{1, 0, 0.061},
+                                                          {1, 4'096, 0.035},
+                                                          {1, 32'768, 0.026},
+                                                          {8, 0, 0.002},
+                                                          {8, 4'096, 0.026},
+                                                          {8, 32'768, 0.225},
+                                                          {64, 0, 0.084},
+                                                          {64, 4'096, 0.175},
+                                                          {64, 32'768, 0.376}}};
 inline constexpr int kSmallSmContextMost = 32'768;
 double small_sm_share(int rows, double context);
 

@@ -48,10 +48,10 @@ TEST(SmallSm, SmallSmsCostWhatWasMeasured) {
         << point.rows << " " << point.context;
     EXPECT_GE(small_sm_share(point.rows, point.context), point.share);
   }
-  EXPECT_EQ(small_sm_share(64, 0), 0.100);
-  EXPECT_EQ(small_sm_share(9, 1), 0.168) << "between what was measured the more of both";
-  EXPECT_EQ(small_sm_share(2, 0), 0.019);
-  EXPECT_EQ(small_sm_share(64, 1e6), 0.389);
+  EXPECT_EQ(small_sm_share(64, 0), 0.084);
+  EXPECT_EQ(small_sm_share(9, 1), 0.175) << "between what was measured the more of both";
+  EXPECT_EQ(small_sm_share(2, 0), 0.061);
+  EXPECT_EQ(small_sm_share(64, 1e6), 0.376);
 }
 
 TEST(SmallSm, KernelsThatFillAnSmDoNotOverlap) {
