@@ -234,7 +234,9 @@ Matrix slice_rows(const Matrix& matrix, RowRange range) {
               .columns = matrix.columns,
               .storage = {},
               .gather = {},
-              .source = matrix.source};
+              .source = matrix.source,
+              .role = matrix.role,
+              .of_mtp = matrix.of_mtp};
   std::visit([&](const auto& storage) { part.storage = slice(storage, range, matrix.columns); },
              matrix.storage);
   return part;

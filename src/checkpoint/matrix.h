@@ -17,6 +17,7 @@
 #include "base/f16.h"
 #include "base/mxfp4.h"
 #include "base/nvfp4.h"
+#include "checkpoint/tensor_role.h"
 
 namespace fourfold::checkpoint {
 
@@ -89,7 +90,9 @@ struct Matrix {
   const Checkpoint* source = nullptr;
   // Rows of the tensor before the first stored one, which narrowed() left out: for messages.
   std::int64_t rows_before = 0;
-  bool of_mtp = false;  // of the layer that drafts, which is never quantised on the way to a GPU
+  // What bind_model() knows from the matrix's place in the model, and what is cut out of it keeps.
+  TensorRole role = TensorRole::other;
+  bool of_mtp = false;  // of the layer that drafts, which is never quantised
 
   bool as_stored() const { return gather.empty() && whole_columns == 0 && !transposed; }
   std::int64_t stored_columns() const { return whole_columns != 0 ? whole_columns : columns; }

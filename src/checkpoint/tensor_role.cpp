@@ -24,6 +24,7 @@ std::string_view role_name(TensorRole role) {
     case TensorRole::attention: return "attention";
     case TensorRole::delta: return "DeltaNet";
     case TensorRole::head: return "head";
+    case TensorRole::router: return "routers";
     case TensorRole::other: return "other";
   }
   return "unknown";

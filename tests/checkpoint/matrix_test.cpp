@@ -106,6 +106,25 @@ TEST(Matrix, SlicesMeanTheSameRows) {
   }
 }
 
+// A rank's share of a matrix is in the model what the whole is: the layer that drafts stays as it is there
+// too.
+TEST(Matrix, PartsAreWhatTheWholeIs) {
+  const std::vector<float> values{0, 1, 2, 3, 4, 5};
+  const Matrix whole{.name = "m",
+                     .rows = 3,
+                     .columns = 2,
+                     .storage = F32Storage{values},
+                     .gather = {},
+                     .role = TensorRole::attention,
+                     .of_mtp = true};
+  const RowRange one{1, 1}, two[] = {{2, 1}, {0, 1}};
+  for (const Matrix& part : {slice_rows(whole, one), pick_rows(whole, {&one, 1}), pick_rows(whole, two),
+                             pick_columns(whole, one), narrowed(pick_rows(whole, two))}) {
+    EXPECT_EQ(part.role, TensorRole::attention);
+    EXPECT_TRUE(part.of_mtp);
+  }
+}
+
 TEST(Matrix, ValidateNamesThePlace) {
   std::vector<float> values(8, 1.0f);
   const Matrix plain{.name = "plain", .rows = 2, .columns = 4, .storage = F32Storage{values}, .gather = {}};

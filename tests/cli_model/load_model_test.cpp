@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "checkpoint/tensor_role.h"
 #include "cli/bench_load_command.h"
 #include "cli/find_model.h"
 #include "library/activations.h"
@@ -214,10 +213,10 @@ TEST(LoadModel, Fp8ActivationsAreGivenOrRefused) {
       model::build_program(plain->config, plain->bound.weights, model::Activations::w8a8);
   library::take_fp8_rows(program, {.backend = "sim", .dense = "fp8"}, model::Activations::w8a8);
   for (const backend::MatrixUse& use : program.matrices) {
-    const auto role = checkpoint::role_of(use.matrix->name);
-    const bool is_dense = role == checkpoint::TensorRole::attention ||
-                          role == checkpoint::TensorRole::delta ||
-                          role == checkpoint::TensorRole::shared_expert;
+    const checkpoint::TensorRole role = use.matrix->role;
+    const bool is_dense = !use.matrix->of_mtp && (role == checkpoint::TensorRole::attention ||
+                                                  role == checkpoint::TensorRole::delta ||
+                                                  role == checkpoint::TensorRole::shared_expert);
     EXPECT_EQ(use.input == backend::InputFormat::fp8_prefill, is_dense) << use.matrix->name;
   }
 }

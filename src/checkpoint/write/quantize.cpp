@@ -224,7 +224,7 @@ MatrixError error_of(const Matrix& stored_before, const Matrix& stored_after) {
   const Matrix& before = loaded_before.matrix;
   const Matrix& after = loaded_after.matrix;
   MatrixError error{.name = std::string(after.name),
-                    .role = role_of(before.name),
+                    .role = before.role,
                     .format = format_of(after),
                     .rows = after.rows,
                     .columns = after.columns};

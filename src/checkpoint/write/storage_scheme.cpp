@@ -147,6 +147,7 @@ StoredAs StorageScheme::of(TensorRole role) const {
     case TensorRole::attention: return attention;
     case TensorRole::delta: return delta;
     case TensorRole::head: return head;
+    case TensorRole::router:
     case TensorRole::other: break;
   }
   return StoredAs::plain;

@@ -128,6 +128,37 @@ TEST(DenseAtLoad, KeepsWhatIsQuantisedAlready) {
   EXPECT_GT(report.kept_count, 20);
 }
 
+// Routers are told by what they are: families call theirs gate or router. What else is f32 is not one.
+TEST(Routers, InF32AreANotice) {
+  const Golden golden("bf16");
+  backend::Program program = golden.program(Activations::w4a16);
+  std::deque<std::vector<float>> values;
+  std::deque<Matrix> widened;
+  const auto widen = [&](backend::MatrixUse& use, std::string_view name) {
+    values.push_back(read_all(*use.matrix));
+    Matrix wide = *use.matrix;
+    wide.name = name;
+    wide.storage = checkpoint::F32Storage{values.back()};
+    wide.source = nullptr;
+    use.matrix = &widened.emplace_back(wide);
+  };
+  int routers = 0;
+  for (backend::MatrixUse& use : program.matrices) {
+    if (use.matrix->role == checkpoint::TensorRole::router && ++routers > 0) widen(use, "router.weight");
+    if (use.matrix->name.ends_with("shared_expert_gate.weight")) widen(use, "gate.weight");
+  }
+  ASSERT_GT(routers, 1);
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  const auto prepared =
+      backend::make_gpu_backend(*machine, {})
+          ->prepare(std::move(program),
+                    {.page_count = 1, .page_tokens = 64, .state_slot_count = 1, .row_count = 8});
+  ASSERT_EQ(prepared->notices().size(), 2u);
+  EXPECT_TRUE(prepared->notices()[0].starts_with(format("{} routers are stored in f32", routers)))
+      << prepared->notices()[0];
+}
+
 // Slots that hold a strip or two: every matrix, every pair of gate and up and every run of experts is cut,
 // and the ring of slots goes round many times.
 TEST(Slots, OfAnySizeGiveTheSameModel) {

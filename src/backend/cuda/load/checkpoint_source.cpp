@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kTaskBytes = std::size_t{1} << 20;
 
 std::size_t role_index(const checkpoint::Matrix& matrix) {
-  const auto* found = std::find(kDenseRoles.begin(), kDenseRoles.end(), checkpoint::role_of(matrix.name));
+  const auto* found = std::find(kDenseRoles.begin(), kDenseRoles.end(), matrix.role);
   check(found != kDenseRoles.end(), "only dense matrices are quantised at load", matrix.name);
   return static_cast<std::size_t>(found - kDenseRoles.begin());
 }

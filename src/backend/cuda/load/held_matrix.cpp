@@ -239,13 +239,14 @@ std::int64_t record_bytes(WeightFormat format) {
 
 bool is_dense(const Matrix& matrix) {
   if (matrix.of_mtp) return false;
-  switch (checkpoint::role_of(matrix.name)) {
+  switch (matrix.role) {
     case checkpoint::TensorRole::shared_expert:
     case checkpoint::TensorRole::dense_mlp:
     case checkpoint::TensorRole::attention:
     case checkpoint::TensorRole::delta:
     case checkpoint::TensorRole::head: return true;
     case checkpoint::TensorRole::routed_expert:
+    case checkpoint::TensorRole::router:
     case checkpoint::TensorRole::other: break;
   }
   return false;

@@ -442,7 +442,7 @@ void WeightLoader::finish() {
   }
   const auto is_f32_router = [](const checkpoint::Matrix* matrix) {
     return checkpoint::format_of(*matrix) == checkpoint::MatrixFormat::f32 &&
-           matrix->name.ends_with("gate.weight");
+           matrix->role == checkpoint::TensorRole::router;
   };
   if (const auto routers = std::ranges::count_if(widened_, is_f32_router); routers > 0)
     notices_.push_back(

@@ -13,6 +13,7 @@ namespace {
 
 using checkpoint::expect_error;
 using checkpoint::Matrix;
+using checkpoint::TensorRole;
 
 constexpr std::int64_t kRows = 37, kColumns = 128;
 constexpr std::string_view kName = "model.layers.0.self_attn.o_proj.weight";
@@ -46,35 +47,41 @@ Filled fill(const HeldMatrix& held, std::int64_t first, std::int64_t count) {
 TEST(HeldMatrix, WhatDenseMeans) {
   const auto values = random_values(1);
   const auto bf16 = to_bf16_all(values);
-  const auto named = [&](std::string_view name) {
-    return Matrix{name, kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
+  const auto matrix_of = [&](TensorRole role) {
+    return Matrix{.name = kName,
+                  .rows = kRows,
+                  .columns = kColumns,
+                  .storage = checkpoint::Bf16Storage{bf16},
+                  .gather = {},
+                  .role = role};
   };
-  for (const char* name :
-       {"model.layers.0.self_attn.q_proj.weight", "model.layers.0.linear_attn.in_proj_qkv.weight",
-        "model.language_model.layers.3.mlp.shared_expert.up_proj.weight", "lm_head.weight"}) {
-    EXPECT_EQ(record_format(named(name), std::nullopt), WeightFormat::bf16) << name;
-    EXPECT_EQ(record_format(named(name), WeightFormat::fp8), WeightFormat::fp8) << name;
-    EXPECT_EQ(record_format(named(name), WeightFormat::nvfp4), WeightFormat::nvfp4) << name;
+  for (const TensorRole role : {TensorRole::attention, TensorRole::delta, TensorRole::shared_expert,
+                                TensorRole::dense_mlp, TensorRole::head}) {
+    Matrix matrix = matrix_of(role);
+    EXPECT_EQ(record_format(matrix, std::nullopt), WeightFormat::bf16);
+    EXPECT_EQ(record_format(matrix, WeightFormat::fp8), WeightFormat::fp8);
+    EXPECT_EQ(record_format(matrix, WeightFormat::nvfp4), WeightFormat::nvfp4);
+    matrix.of_mtp = true;
+    EXPECT_EQ(record_format(matrix, WeightFormat::nvfp4), WeightFormat::bf16);
   }
-  for (const char* name :
-       {"model.embed_tokens.weight", "model.layers.0.mlp.gate.weight",
-        "model.layers.0.mlp.shared_expert_gate.weight", "model.layers.0.linear_attn.in_proj_b.weight",
-        "model.layers.0.mlp.experts.5.up_proj.weight", "mtp.layers.0.self_attn.q_proj.weight"})
-    EXPECT_EQ(record_format(named(name), WeightFormat::nvfp4), WeightFormat::bf16) << name;
-  Matrix drafts = named("model.layers.4.self_attn.q_proj.weight");
-  drafts.of_mtp = true;
-  EXPECT_EQ(record_format(drafts, WeightFormat::nvfp4), WeightFormat::bf16);
+  for (const TensorRole role : {TensorRole::routed_expert, TensorRole::router, TensorRole::other})
+    EXPECT_EQ(record_format(matrix_of(role), WeightFormat::nvfp4), WeightFormat::bf16);
   // What is quantised stays.
   const std::vector<E4m3> codes(bf16.size(), to_e4m3(1));
-  const Matrix fp8{
-      kName, kRows, kColumns, checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{1}, std::nullopt}, {}};
+  Matrix fp8 = matrix_of(TensorRole::attention);
+  fp8.storage = checkpoint::Fp8Storage{codes, checkpoint::Fp8TensorScale{1}, std::nullopt};
   EXPECT_EQ(record_format(fp8, WeightFormat::nvfp4), WeightFormat::fp8);
 }
 
 // A format the backend has no records for is refused by name; it never becomes another.
 TEST(HeldMatrix, OtherFormatsAreRefused) {
   const auto bf16 = to_bf16_all(random_values(1));
-  const Matrix head{"lm_head.weight", kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}};
+  const Matrix head{.name = "lm_head.weight",
+                    .rows = kRows,
+                    .columns = kColumns,
+                    .storage = checkpoint::Bf16Storage{bf16},
+                    .gather = {},
+                    .role = TensorRole::head};
   expect_error(Code::internal, {"f32"}, [&] { record_bytes(WeightFormat::f32); });
   expect_error(Code::internal, {"f32"}, [&] { code_row_bytes(WeightFormat::f32, 64); });
   for (const WeightFormat format : {WeightFormat::bf16, WeightFormat::mxfp4, WeightFormat::f32})
