@@ -79,4 +79,12 @@ void for_each_matrix(const ModelWeights& weights, const std::function<void(const
   visit_model(weights, [&](TensorRole, const auto&... matrices) { (visit(matrices), ...); });
 }
 
+void for_each_group(const ModelWeights& weights,
+                    const std::function<void(std::span<const Matrix* const>)>& visit) {
+  visit_model(weights, [&](TensorRole, const auto&... matrices) {
+    const Matrix* const group[] = {&matrices...};
+    visit(group);
+  });
+}
+
 }  // namespace fourfold::checkpoint

@@ -101,7 +101,16 @@ GatedMlp Binder::gated_mlp(const std::string& prefix, std::int64_t intermediate,
           .down = matrix(prefix + names.down, config_.hidden_size, intermediate)};
 }
 
-std::vector<GatedMlp> Binder::stacked_experts(const std::string& prefix) {
+void name_experts(std::vector<GatedMlp>& experts, const std::string& prefix, const MlpNames& names) {
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    const std::string expert = fourfold::format("{}{}.", prefix, i);
+    experts[i].gate.expert_module = expert + names.gate;
+    experts[i].up.expert_module = expert + names.up;
+    experts[i].down.expert_module = expert + names.down;
+  }
+}
+
+std::vector<GatedMlp> Binder::stacked_experts(const std::string& prefix, const MlpNames& names) {
   const MoeConfig& sizes = *config_.moe;
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t rows = sizes.intermediate_size;
@@ -113,11 +122,12 @@ std::vector<GatedMlp> Binder::stacked_experts(const std::string& prefix) {
   std::vector<GatedMlp> experts;
   for (std::size_t i = 0; i < down.size(); ++i)
     experts.push_back({.gate = gate_up[2 * i], .up = gate_up[2 * i + 1], .down = down[i]});
+  name_experts(experts, prefix, names);
   return experts;
 }
 
 std::vector<GatedMlp> Binder::routed_experts(const std::string& prefix, const MlpNames& names) {
-  if (pool_.has(prefix + "experts.gate_up_proj")) return stacked_experts(prefix + "experts.");
+  if (pool_.has(prefix + "experts.gate_up_proj")) return stacked_experts(prefix + "experts.", names);
   std::vector<GatedMlp> experts;
   for (const char* part : {names.gate, names.up, names.down})
     if (const std::string name = fourfold::format("{}experts.0.{}.pre_quant_scale", prefix, part);

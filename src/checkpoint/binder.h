@@ -18,6 +18,10 @@ struct MlpNames {
   const char* down = "down_proj";
 };
 
+// Tells matrices that a stacked tensor gave what each would be called alone, under this prefix and the
+// expert's number: quantize writes them so.
+void name_experts(std::vector<GatedMlp>& experts, const std::string& prefix, const MlpNames& names = {});
+
 // Prefixes end in a dot.
 class Binder {
  public:
@@ -55,7 +59,7 @@ class Binder {
   ModelWeights layers_and_nextn(const std::string& wrapper, BindLayer bind_layer);
 
  private:
-  std::vector<GatedMlp> stacked_experts(const std::string& prefix);
+  std::vector<GatedMlp> stacked_experts(const std::string& prefix, const MlpNames& names);
   MtpWeights nextn(const std::string& prefix, BindLayer bind_layer);
 
   TensorPool& pool_;

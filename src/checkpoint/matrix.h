@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -93,6 +94,9 @@ struct Matrix {
   // What bind_model() knows from the matrix's place in the model, and what is cut out of it keeps.
   TensorRole role = TensorRole::other;
   bool of_mtp = false;  // of the layer that drafts, which is never quantised
+  // Of a tensor that stacks experts: the module that this is where each has tensors of its own,
+  // "model.layers.3.mlp.experts.7.up_proj".
+  std::string expert_module = {};
 
   bool as_stored() const { return gather.empty() && whole_columns == 0 && !transposed; }
   std::int64_t stored_columns() const { return whole_columns != 0 ? whole_columns : columns; }

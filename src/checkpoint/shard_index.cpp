@@ -124,6 +124,21 @@ Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder) {
   }
   for (const SafetensorsFile& shard : shards_)
     for (const TensorEntry& entry : shard.entries()) tensors_.push_back(shard.view(entry));
+  sort_tensors();
+}
+
+Checkpoint::Checkpoint(const std::string& what, std::vector<TensorEntry> unwritten)
+    : folder_(what), unwritten_(std::move(unwritten)) {
+  std::uint64_t end = 0;
+  for (const TensorEntry& entry : unwritten_) end = std::max(end, entry.end);
+  unwritten_addresses_.emplace(end, folder_);
+  for (const TensorEntry& entry : unwritten_)
+    tensors_.push_back({entry.name, entry.dtype, entry.shape,
+                        unwritten_addresses_->all().subspan(entry.begin, entry.end - entry.begin)});
+  sort_tensors();
+}
+
+void Checkpoint::sort_tensors() {
   std::sort(tensors_.begin(), tensors_.end(),
             [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
   for (const TensorView& tensor : tensors_) tensor_bytes_ += tensor.bytes.size();
@@ -137,6 +152,10 @@ const TensorView* Checkpoint::find(std::string_view name) const {
 }
 
 void Checkpoint::read(std::span<const std::byte> range, std::span<std::byte> out) const {
+  if (unwritten_addresses_ && unwritten_addresses_->contain(range)) {
+    std::ranges::fill(out, std::byte{0});
+    return;
+  }
   const auto shard =
       std::ranges::find_if(shards_, [&](const SafetensorsFile& file) { return file.contains(range); });
   check(shard != shards_.end(), "the range belongs to a shard", range.size());

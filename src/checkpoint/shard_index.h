@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ class Checkpoint {
  public:
   // Throws io or bad_checkpoint; what the index and the shards disagree on is one error.
   explicit Checkpoint(const std::filesystem::path& folder);
+  // Of tensors that nobody has written: they are bound as others are, which tells what each is in the model,
+  // and read as zeros. `what` stands for the folder in messages.
+  Checkpoint(const std::string& what, std::vector<TensorEntry> unwritten);
   // Matrices point at it (Matrix::source).
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
@@ -41,8 +45,12 @@ class Checkpoint {
   void read(std::span<const std::byte> range, std::span<std::byte> out) const;
 
  private:
+  void sort_tensors();
+
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> shards_;
+  std::vector<TensorEntry> unwritten_;
+  std::optional<FileAddresses> unwritten_addresses_;
   std::vector<TensorView> tensors_;
   std::uint64_t tensor_bytes_ = 0;
 };

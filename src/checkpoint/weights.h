@@ -4,7 +4,9 @@
 // copied and widened to f32. H hidden, V vocabulary; matrices are [out, in].
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -100,5 +102,9 @@ struct ModelWeights {
 
 // Calls visit with every matrix, in the order a token meets them; a tied head is not visited again.
 void for_each_matrix(const ModelWeights& weights, const std::function<void(const Matrix&)>& visit);
+// The same in groups: kernels that multiply by gate and up (or query, key and value, or DeltaNet's qkv and z)
+// at once have one NVFP4 scale for all of it.
+void for_each_group(const ModelWeights& weights,
+                    const std::function<void(std::span<const Matrix* const>)>& visit);
 
 }  // namespace fourfold::checkpoint

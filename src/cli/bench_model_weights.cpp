@@ -53,7 +53,7 @@ WeightFormat parse_random_dense(const std::string& text) {
 checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int64_t layer_count) {
   checkpoint::ModelShape cut = shape;
   cut.layers = layer_count;
-  return checkpoint::parse_model_config(checkpoint::config_text(cut, {}, {}, {}), shape.name);
+  return checkpoint::config_of(cut);
 }
 
 RandomWeights::RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense_format, bool with_mtp)

@@ -1,5 +1,7 @@
 #include "checkpoint/bind.h"
 
+#include <set>
+
 #include "base/nvfp4.h"
 #include "checkpoint/load_matrix.h"
 #include "tests/checkpoint/opened.h"
@@ -120,6 +122,26 @@ TEST(Bind, ATiedHeadIsTheEmbedding) {
   std::vector<std::string_view> visited;
   for_each_matrix(bound.weights, [&](const Matrix& matrix) { visited.push_back(matrix.name); });
   EXPECT_EQ(std::count(visited.begin(), visited.end(), "model.embed_tokens.weight"), 1);
+}
+
+// What shares an NVFP4 scale where it is quantised.
+TEST(Bind, GroupsWhatIsMultipliedAtOnce) {
+  const OpenedAndBound model(tiny_qwen3_next());
+  std::set<std::set<std::string>> groups;
+  for_each_group(model.bound.weights, [&](std::span<const Matrix* const> matrices) {
+    std::set<std::string> leaves;
+    for (const Matrix* matrix : matrices) {
+      const std::string_view module = matrix->name.substr(0, matrix->name.rfind('.'));
+      leaves.emplace(module.substr(module.rfind('.') + 1));
+    }
+    if (leaves.size() > 1) groups.insert(leaves);
+  });
+  EXPECT_EQ(groups,
+            (std::set<std::set<std::string>>{{"gate_proj", "up_proj"}, {"q_proj", "k_proj", "v_proj"}}));
+  std::size_t count = 0, in_groups = 0;
+  for_each_matrix(model.bound.weights, [&](const Matrix&) { ++count; });
+  for_each_group(model.bound.weights, [&](auto matrices) { in_groups += matrices.size(); });
+  EXPECT_EQ(in_groups, count);
 }
 
 TEST(Bind, ListsMissingMisshapenAndLeftOverInOneError) {

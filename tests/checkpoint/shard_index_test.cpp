@@ -123,5 +123,17 @@ TEST(Checkpoint, AFileThatShrinksIsAnErrorOfRead) {
   });
 }
 
+TEST(Checkpoint, WhatNobodyHasWrittenIsReadAsZeros) {
+  const Checkpoint checkpoint("a shape", {{"b", DType::f32, {2}, 0, 8}, {"a", DType::bf16, {3, 1}, 8, 14}});
+  ASSERT_EQ(checkpoint.tensors().size(), 2u);
+  EXPECT_EQ(checkpoint.tensors()[0].name, "a");
+  EXPECT_EQ(checkpoint.tensor_bytes(), 14u);
+  const TensorView* b = checkpoint.find("b");
+  ASSERT_NE(b, nullptr);
+  std::vector<float> values{1, 2};
+  checkpoint.read(b->bytes, std::as_writable_bytes(std::span(values)));
+  EXPECT_EQ(values, (std::vector<float>{0, 0}));
+}
+
 }  // namespace
 }  // namespace fourfold::checkpoint

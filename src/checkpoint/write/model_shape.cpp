@@ -26,6 +26,10 @@ std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, const StorageSc
   return shape.maker->plan(shape, scheme);
 }
 
+ModelConfig config_of(const ModelShape& shape) {
+  return parse_model_config(config_text(shape, {}, {}, {}), shape.name, {&shape.family, 1});
+}
+
 std::string config_text(const ModelShape& shape, const TokenIds& ids, const StorageScheme& scheme,
                         const std::vector<StoredModule>& modules) {
   JsonWriter json(JsonWriter::Style::pretty);

@@ -103,6 +103,9 @@ struct PlannedTensor {
 
 std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, const StorageScheme& scheme);
 
+// What the shape's own config.json is read as.
+ModelConfig config_of(const ModelShape& shape);
+
 // config.json. Ids of tokens go in as they are; modules as for describe_quantization.
 std::string config_text(const ModelShape& shape, const TokenIds& ids, const StorageScheme& scheme,
                         const std::vector<StoredModule>& modules);

@@ -25,12 +25,12 @@ class RowReader {
   RowReader(const Checkpoint& in, const QuantizedPiece& piece) : in_(in), piece_(piece) {}
 
   std::span<const float> read(std::int64_t row, std::int64_t count) {
-    return piece_.turned != nullptr ? read_turned(row, count) : read_stored(row, count);
+    return piece_.expert != nullptr ? read_expert(row, count) : read_stored(row, count);
   }
 
  private:
-  std::span<const float> read_turned(std::int64_t row, std::int64_t count) {
-    const LoadedMatrix part = load_rows(*piece_.turned, {row, count});
+  std::span<const float> read_expert(std::int64_t row, std::int64_t count) {
+    const LoadedMatrix part = load_rows(*piece_.expert, {row, count});
     const auto columns = static_cast<std::size_t>(piece_.columns);
     values_.resize(static_cast<std::size_t>(count) * columns);
     for (std::int64_t i = 0; i < count; ++i)
@@ -40,7 +40,7 @@ class RowReader {
 
   std::span<const float> read_stored(std::int64_t row, std::int64_t count) {
     const auto width = static_cast<std::size_t>(dtype_bits(piece_.source->dtype) / 8);
-    const auto first = static_cast<std::size_t>((piece_.first_row + row) * piece_.columns);
+    const auto first = static_cast<std::size_t>(row * piece_.columns);
     const auto elements = static_cast<std::size_t>(count * piece_.columns);
     bytes_.resize(elements * width);
     values_.resize(elements);
@@ -116,8 +116,9 @@ class Quantizer {
     for_each_chunk(piece, [&](std::int64_t row, std::int64_t, std::span<const float> values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         if (!std::isfinite(values[i]))
-          fail(Code::bad_checkpoint, "{}: row {}, column {} is NaN or infinite", piece.source->name,
-               piece.first_row + row + static_cast<std::int64_t>(i) / piece.columns,
+          fail(Code::bad_checkpoint, "{}{}: row {}, column {} is NaN or infinite", piece.source->name,
+               piece.expert == nullptr ? "" : ", " + piece.expert->expert_module,
+               row + static_cast<std::int64_t>(i) / piece.columns,
                static_cast<std::int64_t>(i) % piece.columns);
         amax = std::max(amax, std::abs(values[i]));
       }
@@ -277,7 +278,7 @@ QuantizeReport quantize_checkpoint(const Checkpoint& in, const ModelConfig& conf
     fail_with_hint(Code::unsupported_model, "quantise the 16-bit release of the model",
                    "{} is quantised already ({})", in.folder().string(), quant_method_name(stated.method));
   const BoundModel model = bind_model(in, config);  // refuses what does not fit before a byte is written
-  const QuantizePlan plan = plan_quantization(in, scheme, config.layer_count(), model.weights);
+  const QuantizePlan plan = plan_quantization(in, scheme, model.weights);
   CheckpointWriter writer(out.path(), plan.outputs);
   LoadProgress progress(in.tensor_bytes() + stored_bytes(model.weights), report);
   write_tensors(in, scheme, plan, writer, progress);

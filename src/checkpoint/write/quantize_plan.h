@@ -17,29 +17,27 @@ struct CopiedTensor {
   std::size_t output;
 };
 
-// Rows of a tensor that become one stored matrix.
+// A tensor, or one of the experts that it stacks, that becomes one stored matrix.
 struct QuantizedPiece {
   const TensorView* source;
-  std::int64_t first_row;
+  const Matrix* expert;  // null: all of the tensor
   std::int64_t rows;
   std::int64_t columns;
   StoredAs stored;
-  std::size_t first_output;        // of tensors_of()
-  const Matrix* turned = nullptr;  // what the rows are of where the tensor holds them transposed
+  std::size_t first_output;  // of tensors_of()
 };
 
 struct QuantizePlan {
   std::vector<TensorSpec> outputs;
   std::vector<CopiedTensor> copies;
-  // Pieces that share one scale: kernels that multiply by gate and up (or query, key and value, or DeltaNet's
-  // qkv and z) at once have one scale for all of it.
+  // Pieces that share one scale (for_each_group() in weights.h).
   std::vector<std::vector<QuantizedPiece>> groups;
   std::vector<StoredModule> modules;
   std::vector<std::string> unsuited;
 };
 
 // `weights` are the checkpoint's, and must outlive the plan.
-QuantizePlan plan_quantization(const Checkpoint& in, const StorageScheme& scheme, std::int64_t layer_count,
+QuantizePlan plan_quantization(const Checkpoint& in, const StorageScheme& scheme,
                                const ModelWeights& weights);
 
 }  // namespace fourfold::checkpoint

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <unordered_map>
 
 #include "base/bf16.h"
 #include "base/check.h"
@@ -11,6 +12,7 @@
 #include "base/nvfp4.h"
 #include "base/parallel.h"
 #include "base/random.h"
+#include "checkpoint/bind.h"
 
 namespace fourfold::checkpoint {
 namespace {
@@ -95,6 +97,7 @@ struct Job {
   const PlannedTensor* tensor;
   StoredAs stored;
   std::size_t first;
+  bool is_embedding;
 };
 
 class Filler {
@@ -104,10 +107,9 @@ class Filler {
   void write(const Job& job) {
     const Numbers numbers(*job.tensor, options_.seed);
     const bool hole = options_.sparse && job.tensor->shape.rank() >= 2 && job.tensor->fill == Fill::linear;
-    const bool table = options_.sparse && job.tensor->name.ends_with("embed_tokens.weight");
     switch (job.stored) {
       case StoredAs::plain:
-        if (!hole && !table) plain(job, numbers);
+        if (!hole && !(options_.sparse && job.is_embedding)) plain(job, numbers);
         break;
       case StoredAs::fp8: fp8(job, numbers, hole); break;
       case StoredAs::nvfp4: nvfp4(job, numbers, hole); break;
@@ -202,6 +204,43 @@ struct Plan {
   std::vector<StoredModule> modules;
 };
 
+// What a shape's matrices are in the model: its tensors as they are in 16 bits, read by the family itself.
+class BoundShape {
+ public:
+  explicit BoundShape(const ModelShape& shape)
+      : checkpoint_(std::string(shape.name), entries_of(shape)),
+        model_(bind_model(checkpoint_, config_of(shape))) {
+    for_each_matrix(model_.weights, [&](const Matrix& matrix) {
+      matrices_[std::string(matrix.name)] = &matrix;
+      if (!matrix.expert_module.empty()) matrices_[matrix.expert_module + std::string(kSuffix)] = &matrix;
+    });
+  }
+
+  // `tensor` may also be of one of the experts that are stacked in 16 bits.
+  const Matrix& matrix(const std::string& tensor) const {
+    const auto found = matrices_.find(tensor);
+    check(found != matrices_.end(), "the family reads what its maker makes", tensor);
+    return *found->second;
+  }
+  bool is_embedding(const std::string& tensor) const { return tensor == model_.weights.embedding.name; }
+
+ private:
+  static std::vector<TensorEntry> entries_of(const ModelShape& shape) {
+    std::vector<TensorEntry> entries;
+    std::uint64_t end = 0;
+    for (const PlannedTensor& tensor : plan_tensors(shape, {})) {
+      const std::uint64_t begin = end;
+      end += TensorSpec{tensor.name, DType::bf16, tensor.shape}.bytes();
+      entries.push_back({tensor.name, DType::bf16, tensor.shape, begin, end});
+    }
+    return entries;
+  }
+
+  Checkpoint checkpoint_;
+  BoundModel model_;
+  std::unordered_map<std::string, const Matrix*> matrices_;
+};
+
 // A matrix, or the stacked experts of a layer in a scheme that stores them so.
 bool is_module(const PlannedTensor& tensor, const StorageScheme& scheme) {
   if (tensor.fill != Fill::linear) return false;
@@ -210,21 +249,23 @@ bool is_module(const PlannedTensor& tensor, const StorageScheme& scheme) {
 }
 
 Plan make_plan(const RandomModelOptions& options) {
+  const BoundShape shape(options.shape);
   Plan plan;
   plan.tensors = plan_tensors(options.shape, options.scheme);
   for (const PlannedTensor& tensor : plan.tensors) {
-    const StoredAs stored = options.scheme.of(role_of(tensor.name, options.shape.layers));
     const bool is_matrix = is_module(tensor, options.scheme);
+    const Matrix* matrix = is_matrix ? &shape.matrix(tensor.name) : nullptr;
+    const StoredAs stored = is_matrix ? options.scheme.of(*matrix) : StoredAs::plain;
     const bool has_suffix = is_matrix && tensor.name.ends_with(kSuffix);
     const std::string module = tensor.name.substr(0, tensor.name.size() - (has_suffix ? kSuffix.size() : 0));
-    plan.jobs.push_back({&tensor, is_matrix ? stored : StoredAs::plain, plan.stored.size()});
-    if (!is_matrix || stored == StoredAs::plain) {
+    plan.jobs.push_back({&tensor, stored, plan.stored.size(), shape.is_embedding(tensor.name)});
+    if (stored == StoredAs::plain) {
       plan.stored.push_back({tensor.name, DType::bf16, tensor.shape});
     } else {
       for (TensorSpec& spec : tensors_of(options.scheme, stored, module, tensor.shape))
         plan.stored.push_back(std::move(spec));
     }
-    if (is_matrix) plan.modules.push_back({module, stored});
+    if (is_matrix) plan.modules.push_back({module, stored, matrix->role == TensorRole::routed_expert});
   }
   return plan;
 }

@@ -1,6 +1,7 @@
 #include "checkpoint/write/storage_scheme.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "base/format.h"
@@ -12,20 +13,27 @@ namespace {
 
 bool is_compressed(const StorageScheme& scheme) { return scheme.names == NameConvention::compressed_tensors; }
 
-// "model.layers.3.mlp.experts.17.up_proj" -> "model.layers.3.mlp.experts".
-std::string listed_name(const std::string& module) {
-  const auto place = module.find(".experts.");
-  return place == std::string::npos ? module : module.substr(0, place) + ".experts";
+std::string_view before_last_dot(std::string_view name) { return name.substr(0, name.rfind('.')); }
+bool is_number(std::string_view text) { return text.find_first_not_of("0123456789") == text.npos; }
+
+// The experts of a layer are one entry: "model.layers.3.mlp.experts.17.up_proj" and, stacked,
+// "model.layers.3.mlp.experts.up_proj" -> "model.layers.3.mlp.experts".
+std::string listed_name(const StoredModule& module) {
+  if (!module.is_expert) return module.module;
+  const std::string_view parent = before_last_dot(module.module);
+  const bool is_one = is_number(parent.substr(parent.rfind('.') + 1));
+  return std::string(is_one ? before_last_dot(parent) : parent);
 }
 
-// Names in the order of the model, each once.
-std::vector<std::string> listed(const std::vector<StoredModule>& modules, StoredAs stored) {
+// Names in the order of the model, each once; `of_experts` of the name.
+std::vector<std::string> listed(const std::vector<StoredModule>& modules, StoredAs stored,
+                                const std::function<std::string(std::string)>& of_experts = std::identity()) {
   std::vector<std::string> names;
   std::set<std::string> seen;
   for (const StoredModule& module : modules)
     if (module.stored == stored)
-      if (std::string name = listed_name(module.module); seen.insert(name).second)
-        names.push_back(std::move(name));
+      if (std::string name = listed_name(module); seen.insert(name).second)
+        names.push_back(module.is_expert ? of_experts(std::move(name)) : std::move(name));
   return names;
 }
 
@@ -123,11 +131,12 @@ void write_compressed(JsonWriter& json, const StorageScheme& scheme,
                         : kinds.empty() ? "float-quantized"
                                         : format_of(kinds.front()));
   json.key("config_groups").begin_object();
+  // A target is a module; the experts of a layer are many. Readers may have the layers under another name.
   const auto targets = [&](StoredAs stored) {
-    std::vector<std::string> names = listed(modules, stored);
-    for (std::string& name : names)  // a target is a module; the experts of a layer are many
-      if (name.ends_with(".experts")) name = "re:.*" + name.substr(name.find("layers.")) + "\\..*";
-    return names;
+    return listed(modules, stored, [](const std::string& name) {
+      const std::size_t layers = name.find("layers.");
+      return "re:.*" + name.substr(layers == std::string::npos ? 0 : layers) + "\\..*";
+    });
   };
   for (std::size_t i = 0; i < kinds.size(); ++i)
     write_group(json, fourfold::format("group_{}", i), kinds[i], scheme,
@@ -139,8 +148,9 @@ void write_compressed(JsonWriter& json, const StorageScheme& scheme,
 
 }  // namespace
 
-StoredAs StorageScheme::of(TensorRole role) const {
-  switch (role) {
+StoredAs StorageScheme::of(const Matrix& matrix) const {
+  if (matrix.of_mtp) return StoredAs::plain;
+  switch (matrix.role) {
     case TensorRole::routed_expert: return routed;
     case TensorRole::shared_expert:
     case TensorRole::dense_mlp: return shared;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/json_writer.h"
-#include "checkpoint/tensor_role.h"
+#include "checkpoint/matrix.h"
 #include "checkpoint/write/write_safetensors.h"
 
 namespace fourfold::checkpoint {
@@ -27,7 +27,8 @@ struct StorageScheme {
   StoredAs head = StoredAs::plain;
   bool input_scales = false;  // made for FP4 activations
 
-  StoredAs of(TensorRole role) const;
+  // The layer that drafts is plain in every known release.
+  StoredAs of(const Matrix& matrix) const;
   bool quantizes() const;
 };
 
@@ -37,10 +38,11 @@ struct StorageScheme {
 std::vector<TensorSpec> tensors_of(const StorageScheme& scheme, StoredAs stored, const std::string& module,
                                    Shape shape);
 
-// A matrix that was written and how; `module` is its name before ".weight".
+// A matrix that was written and how; `module` is its name before ".weight", or that of stacked experts.
 struct StoredModule {
   std::string module;
   StoredAs stored = StoredAs::plain;
+  bool is_expert = false;  // a routed one
 };
 
 // The object quantization_config of config.json. Experts of a layer are one entry.

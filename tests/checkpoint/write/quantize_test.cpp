@@ -157,6 +157,33 @@ TEST(Quantize, NamesTheWeightThatIsNoNumber) {
   EXPECT_FALSE(std::filesystem::exists(temp.path() / "out"));
 }
 
+// Of experts that one tensor holds, the expert is named.
+TEST(Quantize, NamesTheStackedExpertWithAWeightThatIsNoNumber) {
+  TempFolder temp;
+  TinyModel tiny = tiny_gpt_oss();  // [3, 32, 64]: gates and ups in turns, transposed
+  std::string& bytes = tiny.tensor("model.layers.1.mlp.experts.gate_up_proj").bytes;
+  const std::size_t at = 2 * ((2 * 32 + 7) * 64 + 2 * 5 + 1);
+  bytes[at] = static_cast<char>(0xC0), bytes[at + 1] = 0x7F;
+  tiny.write(temp);
+  const Opened in(temp.path());
+  expect_error(
+      Code::bad_checkpoint,
+      {"layers.1.mlp.experts.gate_up_proj, model.layers.1.mlp.experts.2.up_proj: row 5, column 7"},
+      [&] { quantize(in, scheme_of(NameConvention::modelopt, StoredAs::plain), temp.path() / "out"); });
+}
+
+// Where the head is the embedding, a copy of it that is written as well is nobody's, and stays.
+TEST(Quantize, LeavesTheCopyOfATiedHead) {
+  TempFolder temp;
+  TinyModel tiny = tiny_qwen3_moe();
+  tiny.config = replaced(tiny.config, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+  tiny.write(temp);
+  const Opened in(temp.path());
+  quantize(in, scheme_of(NameConvention::modelopt, StoredAs::nvfp4), temp.path() / "out");
+  const Opened back(temp.path() / "out");
+  EXPECT_EQ(back.checkpoint.find("lm_head.weight")->dtype, DType::bf16);
+}
+
 // Columns that are no multiple of sixteen stay as they are, and the report says so.
 TEST(Quantize, KeepsWhatBlocksDoNotFit) {
   TempFolder temp;

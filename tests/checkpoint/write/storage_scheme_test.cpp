@@ -11,8 +11,8 @@ namespace {
 
 // What a writer says about its files, the reader understands as it was meant.
 TEST(DescribeQuantization, IsUnderstoodByTheReader) {
-  const std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::nvfp4},
-                                          {"model.layers.0.mlp.experts.1.up_proj", StoredAs::nvfp4},
+  const std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::nvfp4, true},
+                                          {"model.layers.0.mlp.experts.1.up_proj", StoredAs::nvfp4, true},
                                           {"model.layers.0.self_attn.q_proj", StoredAs::fp8},
                                           {"lm_head", StoredAs::plain}};
   for (const char* name : {"modelopt", "modelopt-mixed", "compressed-tensors"}) {
@@ -37,7 +37,7 @@ TEST(DescribeQuantization, IsUnderstoodByTheReader) {
 }
 
 TEST(DescribeQuantization, Mxfp4IsUnderstoodByTheReader) {
-  std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::mxfp4},
+  std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::mxfp4, true},
                                     {"lm_head", StoredAs::plain}};
   for (const bool mixed : {false, true}) {
     if (mixed) modules.push_back({"model.layers.0.self_attn.q_proj", StoredAs::fp8});
@@ -57,8 +57,25 @@ TEST(DescribeQuantization, Mxfp4IsUnderstoodByTheReader) {
   }
 }
 
+// Whatever a family calls its experts and layers.
+TEST(DescribeQuantization, ExpertsOfALayerAreOneEntry) {
+  const std::vector<StoredModule> modules{{"pebbles.10.stones.0.open", StoredAs::nvfp4, true},
+                                          {"pebbles.10.stones.11.narrow", StoredAs::nvfp4, true},
+                                          {"pebbles.2.look.q_proj", StoredAs::fp8},
+                                          {"pebbles.2.think.7.open", StoredAs::fp8},
+                                          {"draft.stones.open", StoredAs::plain, true},
+                                          {"draft.stones.narrow", StoredAs::plain, true}};
+  JsonWriter json;
+  describe_quantization(json, scheme_named("compressed-tensors"), modules);
+  const std::string text = json.finish();
+  for (const char* part :
+       {R"("targets":["re:.*pebbles.10.stones\\..*"])",
+        R"("targets":["pebbles.2.look.q_proj","pebbles.2.think.7.open"])", R"("ignore":["draft.stones"])"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
 TEST(DescribeQuantization, OneAlgorithmNeedsNoList) {
-  const std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::nvfp4}};
+  const std::vector<StoredModule> modules{{"model.layers.0.mlp.experts.0.up_proj", StoredAs::nvfp4, true}};
   const StorageScheme scheme = scheme_named("modelopt");
   JsonWriter json;
   describe_quantization(json, scheme, modules);

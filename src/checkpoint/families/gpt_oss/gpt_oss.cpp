@@ -94,6 +94,7 @@ std::vector<GatedMlp> bind_plain(Binder& b, const std::string& prefix) {
   for (std::int64_t i = 0; i < sizes.expert_count; ++i)
     push_expert(turned(slice_rows(gate_up, {hidden * i, hidden})),
                 turned(slice_rows(down, {inner * i, inner})), experts);
+  name_experts(experts, prefix);
   return experts;
 }
 
