@@ -3,7 +3,7 @@
 # one, for what they are linked with elsewhere (backend with the GPU's, library with the machines) is not to be built.
 fourfold_commands(fourfold_chat_commands chat_commands)
 # Of these the linker takes some and leaves others: each is compiled alone.
-file(GLOB chosen CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/library/*.cpp ${PROJECT_SOURCE_DIR}/src/checkpoint/families/*/make.cpp)
+file(GLOB chosen CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/library/*.cpp)
 set_source_files_properties(${chosen} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 add_executable(fourfold_chat $<TARGET_OBJECTS:fourfold_command_line> $<TARGET_OBJECTS:fourfold_chat_commands>
   ${PROJECT_SOURCE_DIR}/src/library/no_machines.cpp

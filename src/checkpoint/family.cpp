@@ -3,8 +3,9 @@
 namespace fourfold::checkpoint {
 
 std::span<const Family* const> known_families() {
-  static constexpr const Family* families[] = {&kQwen35,    &kQwen3Next, &kQwen3Moe,   &kGlm4Moe,
-                                               &kMiniMaxM2, &kGptOss,    &kDeepseekV3, &kMistral4};
+#define FOURFOLD_ADDRESS(family, maker) &family,
+  static constexpr const Family* families[] = {FOURFOLD_FAMILIES(FOURFOLD_ADDRESS)};
+#undef FOURFOLD_ADDRESS
   return families;
 }
 

@@ -12,6 +12,8 @@
 
 namespace fourfold::checkpoint {
 
+struct FamilyMaker;  // write/model_shape.h
+
 struct Family {
   std::string_view name;                          // as people write it
   std::span<const std::string_view> model_types;  // in config.json
@@ -19,9 +21,24 @@ struct Family {
   void (*read_config)(ConfigFields& from, ModelConfig& config);
   // Tensors to weights, embedding to head.
   ModelWeights (*bind)(Binder& binder);
+  const FamilyMaker* maker;  // of such models, for tests and benches
 };
 
-// One folder of families/ each.
-extern const Family kQwen35, kQwen3Next, kQwen3Moe, kGlm4Moe, kMiniMaxM2, kGptOss, kDeepseekV3, kMistral4;
+// A line each: all that is known of a folder of families/ outside of it.
+#define FOURFOLD_FAMILIES(FAMILY)       \
+  FAMILY(kQwen35, kQwen35Maker)         \
+  FAMILY(kQwen3Next, kQwen3NextMaker)   \
+  FAMILY(kQwen3Moe, kQwen3MoeMaker)     \
+  FAMILY(kGlm4Moe, kGlm4MoeMaker)       \
+  FAMILY(kMiniMaxM2, kMiniMaxM2Maker)   \
+  FAMILY(kGptOss, kGptOssMaker)         \
+  FAMILY(kDeepseekV3, kDeepseekV3Maker) \
+  FAMILY(kMistral4, kMistral4Maker)
+
+#define FOURFOLD_DECLARE(family, maker) \
+  extern const Family family;           \
+  extern const FamilyMaker maker;
+FOURFOLD_FAMILIES(FOURFOLD_DECLARE)
+#undef FOURFOLD_DECLARE
 
 }  // namespace fourfold::checkpoint

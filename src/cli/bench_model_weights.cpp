@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/published_shapes.h"
 #include "base/random.h"
-#include "checkpoint/family.h"
 
 namespace fourfold::cli {
 namespace {
@@ -180,7 +179,7 @@ RandomWeights::Matrix RandomWeights::dense(std::int64_t rows, std::int64_t colum
 }
 
 WeightFormat RandomWeights::expert_format() const {
-  return config_.family == &checkpoint::kGptOss ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
+  return config_.family->maker->mxfp4_blocks ? WeightFormat::mxfp4 : WeightFormat::nvfp4;
 }
 
 // Gate and up of the same rows would make every neuron positive, and all tokens' outputs alike.

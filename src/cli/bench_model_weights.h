@@ -27,7 +27,7 @@ checkpoint::ModelConfig config_of(const checkpoint::ModelShape& shape, std::int6
 class RandomWeights {
  public:
   // dense: nvfp4, fp8 or bf16; nvfp4 as --dense makes it at load, without input scales. Routed experts are
-  // NVFP4 with them, gpt-oss's MXFP4, as they are released. The MTP layer is bf16, its experts too, as
+  // NVFP4 with them, or MXFP4 where the family is released so. The MTP layer is bf16, its experts too, as
   // releases have it.
   RandomWeights(const checkpoint::ModelConfig& config, WeightFormat dense, bool with_mtp = false);
   const checkpoint::ModelWeights& weights() const { return weights_; }

@@ -140,14 +140,7 @@ void add_make_model(CLI::App& app, CommandLine& line) {
       app.add_subcommand("make-model", "A valid checkpoint of random numbers, for tests and benches");
   MakeModelOptions& o = line.make_model;
   command->add_option("OUT", o.out, "A folder that does not exist yet")->required();
-  command
-      ->add_option("--shape", o.shape,
-                   "tiny, tiny-dense, tiny-next, tiny-qwen3-moe, tiny-glm, tiny-glm-odd, tiny-minimax, "
-                   "tiny-minimax-odd, tiny-gpt-oss, tiny-gpt-oss-odd, tiny-deepseek, tiny-deepseek-odd, "
-                   "tiny-mistral, tiny-mistral-odd, tiny-long, small, 35b, 122b, 397b, next-80b, qwen3-30b, "
-                   "glm-4.5-air, "
-                   "glm-4.7, minimax-m2, gpt-oss-20b, gpt-oss-120b, deepseek-v3, kimi-k2, mistral-small-4")
-      ->capture_default_str();
+  command->add_option("--shape", o.shape, shape_names())->capture_default_str();
   command
       ->add_option("--format", o.format, "bf16, modelopt, modelopt-mixed, compressed-tensors, nvfp4 or mxfp4")
       ->capture_default_str();

@@ -92,6 +92,8 @@ int make_scripted_model(const MakeModelOptions& options, const Console& console)
 
 }  // namespace
 
+std::string shape_names() { return checkpoint::shape_names(); }
+
 int run_make_model(const MakeModelOptions& options, const Console& console) {
   if (!options.script.empty()) return make_scripted_model(options, console);
   checkpoint::RandomModelOptions wanted;

@@ -23,6 +23,7 @@ struct MakeModelOptions {
   std::string text_of;
 };
 
+std::string shape_names();  // that --shape may be
 int run_make_model(const MakeModelOptions& options, const Console& console);
 
 }  // namespace fourfold::cli

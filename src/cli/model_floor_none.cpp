@@ -48,6 +48,7 @@ int run_doctor(const DoctorOptions&, const Console&) { refuse(); }
 int run_env(const EnvOptions&, const Console&) { refuse(); }
 int run_health(const HealthOptions&, const Console&) { refuse(); }
 int run_inspect(const InspectOptions&, const Console&) { refuse(); }
+std::string shape_names() { return "none"; }
 int run_make_model(const MakeModelOptions&, const Console&) { refuse(); }
 int run_perplexity(const PerplexityOptions&, const Console&) { refuse(); }
 int run_plan_model(const PlanModelOptions&, const Console&) { refuse(); }

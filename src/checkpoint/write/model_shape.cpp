@@ -4,6 +4,26 @@
 
 namespace fourfold::checkpoint {
 
+static std::vector<ModelShape> listed_by_families(std::span<const ModelShape> FamilyMaker::*list) {
+  std::vector<ModelShape> shapes;
+  for (const Family* family : known_families())
+    for (ModelShape shape : family->maker->*list) {
+      shape.family = family;
+      shapes.push_back(shape);
+    }
+  return shapes;
+}
+
+std::span<const ModelShape> tiny_shapes() {
+  static const std::vector<ModelShape> shapes = listed_by_families(&FamilyMaker::tiny);
+  return shapes;
+}
+
+std::span<const ModelShape> published_shapes() {
+  static const std::vector<ModelShape> shapes = listed_by_families(&FamilyMaker::published);
+  return shapes;
+}
+
 std::span<const ModelShape> known_shapes() {
   static const std::vector<ModelShape> all = [] {
     std::vector<ModelShape> shapes(tiny_shapes().begin(), tiny_shapes().end());
@@ -13,17 +33,21 @@ std::span<const ModelShape> known_shapes() {
   return all;
 }
 
-const ModelShape& find_shape(std::string_view name) {
+std::string shape_names() {
   std::string names;
-  for (const ModelShape& shape : known_shapes()) {
-    if (shape.name == name) return shape;
+  for (const ModelShape& shape : known_shapes())
     names += (names.empty() ? "" : ", ") + std::string(shape.name);
-  }
-  fail_with_hint(Code::invalid_request, "known shapes: " + names, "unknown shape '{}'", name);
+  return names;
+}
+
+const ModelShape& find_shape(std::string_view name) {
+  for (const ModelShape& shape : known_shapes())
+    if (shape.name == name) return shape;
+  fail_with_hint(Code::invalid_request, "known shapes: " + shape_names(), "unknown shape '{}'", name);
 }
 
 std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, const StorageScheme& scheme) {
-  return shape.maker->plan(shape, scheme);
+  return shape.family->maker->plan(shape, scheme);
 }
 
 ModelConfig config_of(const ModelShape& shape) {
@@ -34,7 +58,7 @@ std::string config_text(const ModelShape& shape, const TokenIds& ids, const Stor
                         const std::vector<StoredModule>& modules) {
   JsonWriter json(JsonWriter::Style::pretty);
   json.begin_object();
-  shape.maker->write_config(json, shape, ids);
+  shape.family->maker->write_config(json, shape, ids);
   if (scheme.quantizes()) {
     json.key("quantization_config");
     describe_quantization(json, scheme, modules);

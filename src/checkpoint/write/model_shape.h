@@ -1,5 +1,5 @@
-// The sizes of models worth making: tiny ones of every family for tests, published ones for benches. And what
-// follows from sizes alone: config.json and the list of tensors.
+// The sizes of models worth making, which each family lists: tiny ones for tests, published ones for benches.
+// And what follows from sizes alone: config.json and the list of tensors.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,6 @@
 #include "checkpoint/write/storage_scheme.h"
 
 namespace fourfold::checkpoint {
-
-struct ModelShape;
-struct PlannedTensor;
-struct TokenIds {
-  std::int64_t end_of_turn = 0;
-  std::int64_t end_of_text = 0;
-};
-
-// What a family's models are made of; families/ has one for each.
-struct FamilyMaker {
-  // Experts as 3-D tensors or one by one, as releases have them that are stored so.
-  std::vector<PlannedTensor> (*plan)(const ModelShape& shape, const StorageScheme& scheme);
-  // The members of config.json but for quantization_config.
-  void (*write_config)(JsonWriter& json, const ModelShape& shape, const TokenIds& ids);
-};
-extern const FamilyMaker kQwenMaker, kGlm4MoeMaker, kMiniMaxM2Maker, kGptOssMaker, kDeepseekV3Maker;
 
 // Latent attention; the names are LatentConfig's.
 struct LatentShape {
@@ -46,8 +30,7 @@ struct LatentShape {
 struct ModelShape {
   std::string_view name;
   std::string_view what;
-  const Family* family = &kQwen35;
-  const FamilyMaker* maker = &kQwenMaker;
+  const Family* family = nullptr;  // of known_shapes(): whose it is
   std::int64_t vocab = 0;
   std::int64_t hidden = 0;
   std::int64_t layers = 0;
@@ -81,12 +64,6 @@ struct ModelShape {
   bool is_full(std::int64_t layer) const { return (layer + 1) % full_interval == 0; }
 };
 
-std::span<const ModelShape> tiny_shapes();  // for tests
-std::span<const ModelShape> published_shapes();
-std::span<const ModelShape> known_shapes();  // both
-// Throws invalid_request with the names that exist.
-const ModelShape& find_shape(std::string_view name);
-
 // One tensor of the model before it is quantised, and what random numbers it wants.
 struct PlannedTensor {
   enum class Fill {
@@ -100,6 +77,30 @@ struct PlannedTensor {
   double a = 1;  // gain, deviation, or from
   double b = 0;  // mean, or to
 };
+
+struct TokenIds {
+  std::int64_t end_of_turn = 0;
+  std::int64_t end_of_text = 0;
+};
+
+// What makes a family's models, and which are worth making.
+struct FamilyMaker {
+  // Experts as 3-D tensors or one by one, as releases have them that are stored so.
+  std::vector<PlannedTensor> (*plan)(const ModelShape& shape, const StorageScheme& scheme);
+  // The members of config.json but for quantization_config.
+  void (*write_config)(JsonWriter& json, const ModelShape& shape, const TokenIds& ids);
+  std::span<const ModelShape> tiny;
+  std::span<const ModelShape> published;  // the sizes of the releases' config files
+  bool mxfp4_blocks = false;              // released with experts in MXFP4, a layer's in one tensor
+};
+
+// Of all families.
+std::span<const ModelShape> tiny_shapes();
+std::span<const ModelShape> published_shapes();
+std::span<const ModelShape> known_shapes();  // both
+std::string shape_names();                   // "tiny, tiny-dense, ..."
+// Throws invalid_request with the names that exist.
+const ModelShape& find_shape(std::string_view name);
 
 std::vector<PlannedTensor> plan_tensors(const ModelShape& shape, const StorageScheme& scheme);
 

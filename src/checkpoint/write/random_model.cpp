@@ -302,7 +302,7 @@ StorageScheme scheme_named(std::string_view name) {
 RandomModelSummary write_random_model(const OutputFolder& folder, const RandomModelOptions& given,
                                       const TokenIds& ids, const LoadProgress::Report& report) {
   RandomModelOptions options = given;
-  if (options.shape.family == &kGptOss && options.scheme.routed == StoredAs::mxfp4)
+  if (options.shape.family->maker->mxfp4_blocks && options.scheme.routed == StoredAs::mxfp4)
     options.scheme.names = NameConvention::mxfp4_blocks;
   const Plan plan = make_plan(options);
   CheckpointWriter writer(folder.path(), plan.stored,

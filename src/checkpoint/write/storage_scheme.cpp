@@ -163,12 +163,6 @@ StoredAs StorageScheme::of(const Matrix& matrix) const {
   return StoredAs::plain;
 }
 
-bool StorageScheme::quantizes() const {
-  for (const StoredAs stored : {routed, shared, attention, delta, head})
-    if (stored != StoredAs::plain) return true;
-  return false;
-}
-
 std::vector<TensorSpec> tensors_of(const StorageScheme& scheme, StoredAs stored, const std::string& module,
                                    Shape shape) {
   const bool compressed = is_compressed(scheme);

@@ -29,7 +29,11 @@ struct StorageScheme {
 
   // The layer that drafts is plain in every known release.
   StoredAs of(const Matrix& matrix) const;
-  bool quantizes() const;
+  bool quantizes() const {
+    for (const StoredAs stored : {routed, shared, attention, delta, head})
+      if (stored != StoredAs::plain) return true;
+    return false;
+  }
 };
 
 // The tensors of one stored matrix, in this order: the weights (codes), then the scales of blocks (NVFP4),

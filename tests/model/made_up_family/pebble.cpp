@@ -40,6 +40,6 @@ constexpr std::string_view kTypes[] = {"pebble"};
 
 }  // namespace
 
-constinit const Family kPebble{"Pebble", kTypes, read_config, bind};
+constinit const Family kPebble{"Pebble", kTypes, read_config, bind, nullptr};
 
 }  // namespace fourfold::checkpoint

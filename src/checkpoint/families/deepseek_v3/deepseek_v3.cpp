@@ -78,7 +78,7 @@ constexpr std::string_view kMistralTypes[] = {"mistral4"};
 
 }  // namespace
 
-constinit const Family kDeepseekV3{"DeepSeek-V3", kTypes, read_deepseek_config, bind};
-constinit const Family kMistral4{"Mistral-Small-4", kMistralTypes, read_config, bind};
+constinit const Family kDeepseekV3{"DeepSeek-V3", kTypes, read_deepseek_config, bind, &kDeepseekV3Maker};
+constinit const Family kMistral4{"Mistral-Small-4", kMistralTypes, read_config, bind, &kMistral4Maker};
 
 }  // namespace fourfold::checkpoint

@@ -35,6 +35,6 @@ constexpr std::string_view kTypes[] = {"glm4_moe"};
 
 }  // namespace
 
-constinit const Family kGlm4Moe{"GLM-4 MoE", kTypes, read_config, bind};
+constinit const Family kGlm4Moe{"GLM-4 MoE", kTypes, read_config, bind, &kGlm4MoeMaker};
 
 }  // namespace fourfold::checkpoint

@@ -148,6 +148,6 @@ constexpr std::string_view kTypes[] = {"gpt_oss"};
 
 }  // namespace
 
-constinit const Family kGptOss{"gpt-oss", kTypes, read_config, bind};
+constinit const Family kGptOss{"gpt-oss", kTypes, read_config, bind, &kGptOssMaker};
 
 }  // namespace fourfold::checkpoint

@@ -87,8 +87,81 @@ void write_config(JsonWriter& json, const ModelShape& s, const TokenIds& ids) {
   json.member("original_max_position_embeddings", s.positions / 32).member("truncate", false).end_object();
 }
 
+constexpr ModelShape kTiny[] = {
+    // The window is shorter than the prompts of tests.
+    {.name = "tiny-gpt-oss",
+     .what = "gpt-oss, for tests",
+     .vocab = 640,
+     .hidden = 128,
+     .layers = 4,
+     .full_interval = 1,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 8,
+     .experts_per_token = 2,
+     .intermediate = 64,
+     .positions = 4096,
+     .theta = 150000,
+     .mtp = false,
+     .window = 16},
+    // 96 and 160 columns: no whole records of 64.
+    {.name = "tiny-gpt-oss-odd",
+     .what = "gpt-oss with odd sizes, for tests",
+     .vocab = 502,
+     .hidden = 160,
+     .layers = 3,
+     .full_interval = 1,
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 10,
+     .experts_per_token = 3,
+     .intermediate = 96,
+     .positions = 4096,
+     .theta = 150000,
+     .mtp = false,
+     .window = 37},
+};
+
+constexpr ModelShape kPublished[] = {
+    {.name = "gpt-oss-20b",
+     .what = "gpt-oss-20b",
+     .vocab = 201088,
+     .hidden = 2880,
+     .layers = 24,
+     .full_interval = 1,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .experts = 32,
+     .experts_per_token = 4,
+     .intermediate = 2880,
+     .positions = 131072,
+     .theta = 150000,
+     .mtp = false,
+     .window = 128},
+    {.name = "gpt-oss-120b",
+     .what = "gpt-oss-120b",
+     .vocab = 201088,
+     .hidden = 2880,
+     .layers = 36,
+     .full_interval = 1,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .experts = 128,
+     .experts_per_token = 4,
+     .intermediate = 2880,
+     .positions = 131072,
+     .theta = 150000,
+     .mtp = false,
+     .window = 128},
+};
+
 }  // namespace
 
-constinit const FamilyMaker kGptOssMaker{plan, write_config};
+constinit const FamilyMaker kGptOssMaker{
+    .plan = plan, .write_config = write_config, .tiny = kTiny, .published = kPublished, .mxfp4_blocks = true};
 
 }  // namespace fourfold::checkpoint

@@ -50,8 +50,59 @@ void write_config(JsonWriter& json, const ModelShape& s, const TokenIds& ids) {
   json.member("use_routing_bias", true).member("rope_theta", s.theta).member("rotary_dim", s.head_dim / 2);
 }
 
+constexpr ModelShape kTiny[] = {
+    {.name = "tiny-minimax",
+     .what = "MiniMax-M2, for tests",
+     .vocab = 640,
+     .hidden = 128,
+     .layers = 3,
+     .full_interval = 1,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 8,
+     .experts_per_token = 2,
+     .intermediate = 64,
+     .positions = 4096,
+     .theta = 5e6,
+     .mtp = false},
+    {.name = "tiny-minimax-odd",
+     .what = "MiniMax-M2 with odd sizes, for tests",
+     .vocab = 502,
+     .hidden = 192,
+     .layers = 3,
+     .full_interval = 1,
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .experts = 10,
+     .experts_per_token = 3,
+     .intermediate = 128,
+     .positions = 4096,
+     .theta = 5e6,
+     .mtp = false},
+};
+
+constexpr ModelShape kPublished[] = {
+    {.name = "minimax-m2",
+     .what = "MiniMax-M2",
+     .vocab = 200064,
+     .hidden = 3072,
+     .layers = 62,
+     .full_interval = 1,
+     .heads = 48,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .experts = 256,
+     .experts_per_token = 8,
+     .intermediate = 1536,
+     .positions = 196608,
+     .theta = 5e6,
+     .mtp = false},
+};
+
 }  // namespace
 
-constinit const FamilyMaker kMiniMaxM2Maker{plan, write_config};
+constinit const FamilyMaker kMiniMaxM2Maker{plan, write_config, kTiny, kPublished};
 
 }  // namespace fourfold::checkpoint

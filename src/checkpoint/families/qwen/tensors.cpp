@@ -128,8 +128,9 @@ constexpr std::string_view kQwen3NextTypes[] = {"qwen3_next"};
 constexpr std::string_view kQwen3MoeTypes[] = {"qwen3_moe"};
 }  // namespace
 
-constinit const Family kQwen35{"Qwen3.5", kQwen35Types, qwen::read_config, qwen::bind};
-constinit const Family kQwen3Next{"Qwen3-Next", kQwen3NextTypes, qwen::read_config, qwen::bind};
-constinit const Family kQwen3Moe{"Qwen3-MoE", kQwen3MoeTypes, qwen::read_config, qwen::bind};
+constinit const Family kQwen35{"Qwen3.5", kQwen35Types, qwen::read_config, qwen::bind, &kQwen35Maker};
+constinit const Family kQwen3Next{"Qwen3-Next", kQwen3NextTypes, qwen::read_config, qwen::bind,
+                                  &kQwen3NextMaker};
+constinit const Family kQwen3Moe{"Qwen3-MoE", kQwen3MoeTypes, qwen::read_config, qwen::bind, &kQwen3MoeMaker};
 
 }  // namespace fourfold::checkpoint
