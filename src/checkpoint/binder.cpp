@@ -7,22 +7,23 @@
 
 namespace fourfold::checkpoint {
 
-AttentionWeights Binder::attention(const std::string& prefix) {
+AttentionWeights Binder::attention(const std::string& prefix, const AttentionNames& names) {
   const AttentionConfig& sizes = config_.attention;
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t query_dim = sizes.head_count * sizes.head_dim;
   const std::int64_t kv_dim = sizes.kv_head_count * sizes.head_dim;
+  const std::string query = prefix + names.query, key = prefix + names.key, value = prefix + names.value;
   AttentionWeights weights;
-  weights.query = matrix(prefix + "q_proj", query_dim * (sizes.output_gate ? 2 : 1), hidden);
-  weights.key = matrix(prefix + "k_proj", kv_dim, hidden);
-  weights.value = matrix(prefix + "v_proj", kv_dim, hidden);
-  weights.output = matrix(prefix + "o_proj", hidden, query_dim);
+  weights.query = matrix(query, query_dim * (sizes.output_gate ? 2 : 1), hidden);
+  weights.key = matrix(key, kv_dim, hidden);
+  weights.value = matrix(value, kv_dim, hidden);
+  weights.output = matrix(prefix + names.output, hidden, query_dim);
   if (sizes.bias) {
-    weights.query_bias = vector(prefix + "q_proj.bias", weights.query.rows);
-    weights.key_bias = vector(prefix + "k_proj.bias", kv_dim);
-    weights.value_bias = vector(prefix + "v_proj.bias", kv_dim);
+    weights.query_bias = vector(query + ".bias", weights.query.rows);
+    weights.key_bias = vector(key + ".bias", kv_dim);
+    weights.value_bias = vector(value + ".bias", kv_dim);
   }
-  if (sizes.output_bias) weights.output_bias = vector(prefix + "o_proj.bias", hidden);
+  if (sizes.output_bias) weights.output_bias = vector(prefix + names.output + ".bias", hidden);
   if (sizes.sinks) weights.sinks = vector(prefix + "sinks", sizes.head_count);
   if (sizes.qk_norm != QkNorm::none) {
     const bool whole = sizes.qk_norm == QkNorm::all_heads;
@@ -30,8 +31,8 @@ AttentionWeights Binder::attention(const std::string& prefix) {
     weights.key_norm = vector(prefix + "k_norm.weight", whole ? kv_dim : sizes.head_dim);
   }
   // ModelOpt hangs the cache scales on the projections, compressed-tensors on the attention module.
-  weights.key_scale = bind_optional_scalar(pool_, prefix + "k_proj.k_scale");
-  weights.value_scale = bind_optional_scalar(pool_, prefix + "v_proj.v_scale");
+  weights.key_scale = bind_optional_scalar(pool_, key + ".k_scale");
+  weights.value_scale = bind_optional_scalar(pool_, value + ".v_scale");
   if (!weights.key_scale) weights.key_scale = bind_optional_scalar(pool_, prefix + "k_scale");
   if (!weights.value_scale) weights.value_scale = bind_optional_scalar(pool_, prefix + "v_scale");
   return weights;
@@ -127,18 +128,17 @@ std::vector<GatedMlp> Binder::stacked_experts(const std::string& prefix, const M
 }
 
 std::vector<GatedMlp> Binder::routed_experts(const std::string& prefix, const MlpNames& names) {
-  if (pool_.has(prefix + "experts.gate_up_proj")) return stacked_experts(prefix + "experts.", names);
+  if (pool_.has(prefix + "gate_up_proj")) return stacked_experts(prefix, names);
   std::vector<GatedMlp> experts;
   for (const char* part : {names.gate, names.up, names.down})
-    if (const std::string name = fourfold::format("{}experts.0.{}.pre_quant_scale", prefix, part);
-        pool_.has(name))
+    if (const std::string name = fourfold::format("{}0.{}.pre_quant_scale", prefix, part); pool_.has(name))
       fail_with_hint(Code::unsupported_model, "Take an export of the model in NVFP4 without AWQ.",
                      "{}: routed experts of NVFP4_AWQ are not supported: with the factors of their inputs "
                      "multiplied in they would not be NVFP4, and take many times the memory",
                      name);
   for (std::int64_t expert = 0; expert < config_.moe->expert_count; ++expert)
     experts.push_back(
-        gated_mlp(fourfold::format("{}experts.{}.", prefix, expert), config_.moe->intermediate_size, names));
+        gated_mlp(fourfold::format("{}{}.", prefix, expert), config_.moe->intermediate_size, names));
   return experts;
 }
 
@@ -157,7 +157,7 @@ void Binder::mlp(const std::string& prefix, MlpKind kind, LayerWeights& layer) {
   moe.router = matrix(prefix + "gate", sizes.expert_count, config_.hidden_size);
   if (sizes.choice_bias)
     moe.choice_bias = vector(prefix + "gate.e_score_correction_bias", sizes.expert_count);
-  moe.experts = routed_experts(prefix);
+  moe.experts = routed_experts(prefix + "experts.");
   if (sizes.shared_intermediate_size > 0)
     moe.shared = gated_mlp(prefix + "shared_experts.", sizes.shared_intermediate_size);
   layer.mlp = std::move(moe);

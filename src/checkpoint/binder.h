@@ -11,7 +11,13 @@
 
 namespace fourfold::checkpoint {
 
-// What the three matrices of a gated MLP are called.
+// What the matrices of attention and of a gated MLP are called.
+struct AttentionNames {
+  const char* query = "q_proj";
+  const char* key = "k_proj";
+  const char* value = "v_proj";
+  const char* output = "o_proj";
+};
 struct MlpNames {
   const char* gate = "gate_proj";
   const char* up = "up_proj";
@@ -37,11 +43,11 @@ class Binder {
   Vector vector(const std::string& name, std::int64_t size) { return bind_vector(pool_, name, Shape{size}); }
 
   // q_proj, k_proj, v_proj, o_proj, with the biases and norms that the config says.
-  AttentionWeights attention(const std::string& prefix);
+  AttentionWeights attention(const std::string& prefix, const AttentionNames& names = {});
   // q_a_proj and q_b_proj (or q_proj), kv_a_proj_with_mqa, kv_b_proj, o_proj and the norms between.
   LatentWeights latent_attention(const std::string& prefix);
   GatedMlp gated_mlp(const std::string& prefix, std::int64_t intermediate, const MlpNames& names = {});
-  // Under "experts." of the prefix: one after another, or stacked (gate_up_proj and down_proj of all).
+  // One after another, by number, or stacked (gate_up_proj and down_proj of all).
   std::vector<GatedMlp> routed_experts(const std::string& prefix, const MlpNames& names = {});
   // input_layernorm and post_attention_layernorm.
   void layer_norms(const std::string& prefix, LayerWeights& layer);

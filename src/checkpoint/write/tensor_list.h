@@ -27,6 +27,17 @@ class TensorList {
     add(name, {size}, Fill::normal, 0.2, mean - norm_offset_);
   }
   void bias(const std::string& name, std::int64_t size) { add(name, {size}, Fill::normal, 0.5, 0); }
+  void attention(const std::string& prefix, const AttentionNames& names = {}) {
+    const ModelShape& s = shape_;
+    linear(prefix + names.query, s.heads * s.head_dim, s.hidden);
+    linear(prefix + names.key, s.kv_heads * s.head_dim, s.hidden);
+    linear(prefix + names.value, s.kv_heads * s.head_dim, s.hidden);
+    linear(prefix + names.output, s.hidden, s.heads * s.head_dim);
+    if (!s.attention_bias) return;
+    bias(prefix + names.query + ".bias", s.heads * s.head_dim);
+    bias(prefix + names.key + ".bias", s.kv_heads * s.head_dim);
+    bias(prefix + names.value + ".bias", s.kv_heads * s.head_dim);
+  }
   void gated_mlp(const std::string& prefix, std::int64_t intermediate, const MlpNames& names = {}) {
     linear(prefix + names.gate, intermediate, shape_.hidden);
     linear(prefix + names.up, intermediate, shape_.hidden);

@@ -8,16 +8,7 @@ namespace {
 using Fill = PlannedTensor::Fill;
 
 void add_attention(TensorList& list, const ModelShape& s, const std::string& prefix) {
-  const std::int64_t width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-  list.linear(prefix + "q_proj", width, s.hidden);
-  list.linear(prefix + "k_proj", kv_width, s.hidden);
-  list.linear(prefix + "v_proj", kv_width, s.hidden);
-  list.linear(prefix + "o_proj", s.hidden, width);
-  if (s.attention_bias) {
-    list.bias(prefix + "q_proj.bias", width);
-    list.bias(prefix + "k_proj.bias", kv_width);
-    list.bias(prefix + "v_proj.bias", kv_width);
-  }
+  list.attention(prefix);
   if (!s.qk_norm) return;
   list.norm(prefix + "q_norm.weight", s.head_dim);
   list.norm(prefix + "k_norm.weight", s.head_dim);

@@ -136,7 +136,7 @@ LayerWeights bind_layer(Binder& b, const std::string& prefix, MlpKind) {
   else if (b.pool().has(experts + "gate_up_proj"))
     moe.experts = bind_plain(b, experts);
   else
-    moe.experts = b.routed_experts(prefix + "mlp.");
+    moe.experts = b.routed_experts(experts);
   bind_biases(b, experts, moe);
   weights.mlp = std::move(moe);
   return weights;

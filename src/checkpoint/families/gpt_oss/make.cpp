@@ -12,14 +12,7 @@ using Fill = PlannedTensor::Fill;
 constexpr double kGateGain = 3, kDownGain = 0.15;
 
 void add_attention(TensorList& list, const ModelShape& s, const std::string& prefix) {
-  const std::int64_t width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
-  list.linear(prefix + "q_proj", width, s.hidden);
-  list.linear(prefix + "k_proj", kv_width, s.hidden);
-  list.linear(prefix + "v_proj", kv_width, s.hidden);
-  list.linear(prefix + "o_proj", s.hidden, width);
-  list.bias(prefix + "q_proj.bias", width);
-  list.bias(prefix + "k_proj.bias", kv_width);
-  list.bias(prefix + "v_proj.bias", kv_width);
+  list.attention(prefix);
   list.bias(prefix + "o_proj.bias", s.hidden);
   // Large enough to take a good share of a window's softmax.
   list.add(prefix + "sinks", {s.heads}, Fill::normal, 1, 2);
@@ -104,6 +97,7 @@ constexpr ModelShape kTiny[] = {
      .positions = 4096,
      .theta = 150000,
      .mtp = false,
+     .attention_bias = true,
      .window = 16},
     // 96 and 160 columns: no whole records of 64.
     {.name = "tiny-gpt-oss-odd",
@@ -121,6 +115,7 @@ constexpr ModelShape kTiny[] = {
      .positions = 4096,
      .theta = 150000,
      .mtp = false,
+     .attention_bias = true,
      .window = 37},
 };
 
@@ -140,6 +135,7 @@ constexpr ModelShape kPublished[] = {
      .positions = 131072,
      .theta = 150000,
      .mtp = false,
+     .attention_bias = true,
      .window = 128},
     {.name = "gpt-oss-120b",
      .what = "gpt-oss-120b",
@@ -156,6 +152,7 @@ constexpr ModelShape kPublished[] = {
      .positions = 131072,
      .theta = 150000,
      .mtp = false,
+     .attention_bias = true,
      .window = 128},
 };
 

@@ -10,10 +10,7 @@ using Fill = PlannedTensor::Fill;
 void add_layer(TensorList& list, const ModelShape& s, const std::string& prefix) {
   const std::int64_t width = s.heads * s.head_dim, kv_width = s.kv_heads * s.head_dim;
   list.norm(prefix + "input_layernorm.weight", s.hidden);
-  list.linear(prefix + "self_attn.q_proj", width, s.hidden);
-  list.linear(prefix + "self_attn.k_proj", kv_width, s.hidden);
-  list.linear(prefix + "self_attn.v_proj", kv_width, s.hidden);
-  list.linear(prefix + "self_attn.o_proj", s.hidden, width);
+  list.attention(prefix + "self_attn.");
   list.norm(prefix + "self_attn.q_norm.weight", width);
   list.norm(prefix + "self_attn.k_norm.weight", kv_width);
   list.norm(prefix + "post_attention_layernorm.weight", s.hidden);

@@ -64,7 +64,7 @@ LayerWeights bind_layer(Binder& b, const std::string& prefix, MlpKind) {
   MoeWeights moe;
   moe.router = b.matrix(block + "gate", sizes.expert_count, b.config().hidden_size);
   if (sizes.choice_bias) moe.choice_bias = b.vector(block + "e_score_correction_bias", sizes.expert_count);
-  moe.experts = b.routed_experts(block, {.gate = "w1", .up = "w3", .down = "w2"});
+  moe.experts = b.routed_experts(block + "experts.", {.gate = "w1", .up = "w3", .down = "w2"});
   weights.mlp = std::move(moe);
   return weights;
 }

@@ -64,7 +64,7 @@ MoeWeights experts(Binder& b, const std::string& prefix) {
   const MoeConfig& sizes = *b.config().moe;
   MoeWeights weights;
   weights.router = b.matrix(prefix + "gate", sizes.expert_count, b.config().hidden_size);
-  weights.experts = b.routed_experts(prefix);
+  weights.experts = b.routed_experts(prefix + "experts.");
   if (sizes.shared_intermediate_size > 0) {
     weights.shared = b.gated_mlp(prefix + "shared_expert.", sizes.shared_intermediate_size);
     weights.shared_gate = b.matrix(prefix + "shared_expert_gate", 1, b.config().hidden_size);
