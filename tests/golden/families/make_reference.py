@@ -17,11 +17,6 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-CLASSES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_5_moe": "Qwen3_5MoeForCausalLM", "qwen3_next": "Qwen3NextForCausalLM",
-           "qwen3_moe": "Qwen3MoeForCausalLM", "glm4_moe": "Glm4MoeForCausalLM", "minimax_m2": "MiniMaxM2ForCausalLM", "gpt_oss": "GptOssForCausalLM",
-           "deepseek_v3": "DeepseekV3ForCausalLM", "mistral4": "Mistral4ForCausalLM"}
-
-
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
 SCALES = ("weight_scale", "weight_scale_2", "weight_scale_inv", "weight_global_scale", "input_scale", "input_global_scale", "activation_scale",
           "k_scale", "v_scale", "pre_quant_scale")
@@ -146,7 +141,7 @@ def main():
 def write_reference(folder, options):
     with open(os.path.join(folder, "config.json")) as file:
         config = json.load(file)
-    name = CLASSES[config["model_type"]]
+    name = config["architectures"][0].replace("ForConditionalGeneration", "ForCausalLM")  # without a vision part
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {name}")
     extra = {}
     for field in ("routed_scaling_factor", "swiglu_limit"):  # transformers wants a 1 to be written 1.0
