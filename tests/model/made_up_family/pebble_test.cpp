@@ -1,8 +1,10 @@
-// A family is a config reader and a binder: this one is added in this folder, and nothing else knows of it.
-// It computes what a GLM of dense layers does, so that is what it is held against.
+// A family is a config reader, a binder and a maker: this one is added in this folder, and nothing else knows
+// of it. It computes what GLM-4 MoE does, so that is what it is held against; commands are in
+// tests/registered_family.
 #include "tests/model/made_up_family/pebble.h"
 #include "backend/cpu/cpu.h"
 #include "tests/checkpoint/tiny_model.h"
+#include "tests/model/made_up_family/twin.h"
 #include "tests/model/support.h"
 
 namespace fourfold::model {
@@ -12,35 +14,25 @@ using backend::Pass;
 using checkpoint::replaced;
 using checkpoint::TestTensor;
 
-constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"model.embed_tokens.", "tokens."},
-                                                                    {"model.norm.", "after."},
-                                                                    {"model.layers.", "pebbles."},
-                                                                    {"input_layernorm.", "before."},
-                                                                    {"post_attention_layernorm.", "between."},
-                                                                    {"self_attn.", "look."},
-                                                                    {"mlp.gate_proj.", "think.open."},
-                                                                    {"mlp.up_proj.", "think.widen."},
-                                                                    {"mlp.down_proj.", "think.narrow."}};
-
-checkpoint::TinyModel dense_glm() {
+checkpoint::TinyModel plain_glm() {
   checkpoint::TinyModel model = checkpoint::tiny_glm();
-  model.config = replaced(model.config, "\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 2");
-  model.config = replaced(model.config, "\"use_qk_norm\": true", "\"use_qk_norm\": false");
+  for (const auto& [from, to] : {std::pair("\"use_qk_norm\": true", "\"use_qk_norm\": false"),
+                                 {"\"n_group\": 3", "\"n_group\": 1"},
+                                 {"\"topk_group\": 2", "\"topk_group\": 1"},
+                                 {"\"routed_scaling_factor\": 2.5", "\"routed_scaling_factor\": 1.0"}})
+    model.config = replaced(model.config, from, to);
   std::erase_if(model.tensors, [](const TestTensor& x) {
-    return x.name.starts_with("model.layers.2.") || x.name.find("_norm.weight") != std::string::npos ||
-           x.name.starts_with("model.layers.1.mlp.");
+    return x.name.starts_with("model.layers.2.") || x.name.find("_norm.weight") != std::string::npos;
   });
-  checkpoint::add_mlp(model.tensors, "model.layers.1.mlp.", 48);
   return model;
 }
 
 checkpoint::TinyModel pebble() {
-  checkpoint::TinyModel model = dense_glm();
-  for (TestTensor& tensor : model.tensors)
-    for (const auto& [from, to] : kNames)
-      if (tensor.name.find(from) != std::string::npos) tensor.name = replaced(tensor.name, from, to);
+  checkpoint::TinyModel model = plain_glm();
+  for (TestTensor& tensor : model.tensors) tensor.name = checkpoint::pebble_name(tensor.name);
   model.config = R"({"model_type": "pebble", "head_dim": 8, "hidden_size": 32, "num_attention_heads": 4,
-    "max_position_embeddings": 4096, "num_key_value_heads": 2, "pebble_count": 2, "pebble_width": 48,
+    "max_position_embeddings": 4096, "num_key_value_heads": 2, "pebble_count": 2, "flat_count": 1,
+    "flat_width": 48, "stone_count": 6, "stones_per_token": 2, "stone_width": 16, "river_width": 32,
     "rms_norm_eps": 1e-05, "rope_theta": 1000000, "tie_word_embeddings": false, "vocab_size": 40})";
   return model;
 }
@@ -48,7 +40,7 @@ checkpoint::TinyModel pebble() {
 TEST(MadeUpFamily, IsAFolder) {
   const std::vector<std::int32_t> tokens{3, 14, 15, 9, 26, 5, 35, 8};
   checkpoint::TempFolder glm_folder, folder;
-  dense_glm().write(glm_folder);
+  plain_glm().write(glm_folder);
   pebble().write(folder);
   const Loaded glm(glm_folder.path());
 
