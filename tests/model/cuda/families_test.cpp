@@ -62,13 +62,15 @@ class GpuFamilies : public testing::TestWithParam<GpuFamily> {
 };
 // ./dev test runs the odd shapes, whose heads are no power of two; --long also even ones and second seeds.
 std::vector<GpuFamily> families() {
-  std::vector<GpuFamily> out = {{"tiny-glm-odd"},      {"tiny-minimax-odd"}, {"tiny-gpt-oss", 1, "mxfp4"},
-                                {"tiny-deepseek-odd"}, {"tiny-mistral"},     {"tiny-gpt-oss"}};
+  std::vector<GpuFamily> out = {{"tiny-glm-odd"},      {"tiny-minimax-odd"}, {"tiny-gpt-oss-odd", 1, "mxfp4"},
+                                {"tiny-deepseek-odd"}, {"tiny-mistral"},     {"tiny-gpt-oss-odd"}};
   if (test::wants_all())
     out.insert(out.end(), {{"tiny-glm"},
                            {"tiny-glm", 2},
                            {"tiny-minimax"},
                            {"tiny-minimax", 2},
+                           {"tiny-gpt-oss"},
+                           {"tiny-gpt-oss", 1, "mxfp4"},
                            {"tiny-gpt-oss", 2},
                            {"tiny-deepseek"},
                            {"tiny-mistral-odd"},
@@ -88,11 +90,9 @@ TEST_P(GpuFamilies, AreWithinTheirBounds) {
   }
 }
 
-// ./dev test has heads that are no power of two, and MXFP4, which is cut by its blocks; --long all.
+// ./dev test has heads that are no power of two, MXFP4 among them, which is cut by its blocks; --long all.
 TEST_P(GpuFamilies, OnTwoRanksAreWithinTheirBounds) {
-  const GpuFamily& family = GetParam();
-  if (!test::wants_all() && !family.shape.ends_with("-odd") && family.scheme != "mxfp4")
-    GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
+  if (!test::wants_all() && !GetParam().shape.ends_with("-odd")) GTEST_SKIP() << "FOURFOLD_LONG=1 runs it";
   const evaluate::ReferenceFile wanted = reference();
   const auto all = std::make_shared<backend::SimRanks>(2, all_reduce::ExchangeOptions{.wait_seconds = 600});
   expect_fine(*backend::prepare_sim(model(), all, evaluate::trace_capacity(wanted.prompts())), wanted);

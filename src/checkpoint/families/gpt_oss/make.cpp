@@ -99,11 +99,11 @@ constexpr ModelShape kTiny[] = {
      .mtp = false,
      .attention_bias = true,
      .window = 16},
-    // 96 and 160 columns: no whole records of 64.
+    // Three records of 64 columns, as the releases have 45: two ranks have one and a half.
     {.name = "tiny-gpt-oss-odd",
      .what = "gpt-oss with odd sizes, for tests",
      .vocab = 502,
-     .hidden = 160,
+     .hidden = 192,
      .layers = 3,
      .full_interval = 1,
      .heads = 6,
@@ -111,7 +111,7 @@ constexpr ModelShape kTiny[] = {
      .head_dim = 64,
      .experts = 10,
      .experts_per_token = 3,
-     .intermediate = 96,
+     .intermediate = 192,
      .positions = 4096,
      .theta = 150000,
      .mtp = false,
