@@ -261,9 +261,10 @@ TEST_P(FamilyShapes, AgreeWithAnIndependentImplementation) {
   for (const Activations activations : {Activations::f32, Activations::w4a16}) {
     const Comparison result = compare_files(model, family_reference(GetParam().reference()), activations);
     EXPECT_TRUE(result.fine()) << first_beyond(result);
-    // transformers has a module for the MTP layers of GLM and DeepSeek.
-    EXPECT_EQ(result.mtp_compared, model.config.family == &checkpoint::kGlm4Moe ||
-                                       model.config.family == &checkpoint::kDeepseekV3);
+    // transformers has a module for the MTP layers of GLM and DeepSeek; Kimi has none.
+    EXPECT_EQ(result.mtp_compared,
+              model.config.mtp_layer_count > 0 && (model.config.family == &checkpoint::kGlm4Moe ||
+                                                   model.config.family == &checkpoint::kDeepseekV3));
     EXPECT_EQ(result.tokens.front().count, 8);
   }
 }
@@ -348,8 +349,8 @@ std::vector<FamilyCase> family_cases() {
   std::vector<FamilyCase> out = {{"tiny-dense"},       {"tiny-next"},         {"tiny-qwen3-moe"},
                                  {"tiny-glm"},         {"tiny-glm-odd"},      {"tiny-minimax"},
                                  {"tiny-minimax-odd"}, {"tiny-gpt-oss"},      {"tiny-gpt-oss-odd"},
-                                 {"tiny-deepseek"},    {"tiny-deepseek-odd"}, {"tiny-mistral"},
-                                 {"tiny-mistral-odd"}};
+                                 {"tiny-deepseek"},    {"tiny-deepseek-odd"}, {"tiny-kimi"},
+                                 {"tiny-mistral"},     {"tiny-mistral-odd"}};
   if (test::wants_all())
     for (const char* shape : {"tiny-glm", "tiny-minimax", "tiny-gpt-oss", "tiny-deepseek", "tiny-mistral"})
       out.push_back({shape, 2});

@@ -23,6 +23,7 @@ struct LatentShape {
   std::int64_t value_dim = 0;
   double yarn_factor = 1;
   std::int64_t yarn_positions = 0;
+  double beta_fast = 32;
   double mscale_all_dim = 1;
   double growth = 0;
 };
@@ -30,7 +31,8 @@ struct LatentShape {
 struct ModelShape {
   std::string_view name;
   std::string_view what;
-  const Family* family = nullptr;  // of known_shapes(): whose it is
+  const Family* family = nullptr;    // of known_shapes(): whose it is
+  std::string_view model_type = {};  // where it is not the first of its family's; DeepSeek-V3 alone reads it
   std::int64_t vocab = 0;
   std::int64_t hidden = 0;
   std::int64_t layers = 0;

@@ -136,6 +136,19 @@ TEST(RandomModel, StopsWhenAskedAndLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(temp.path()));
 }
 
+// Its release's name and YaRN, which its reference is computed with.
+TEST(ModelShape, KimiIsWrittenAsItself) {
+  for (const char* name : {"tiny-kimi", "kimi-k2"}) {
+    const std::string text = config_text(find_shape(name), kIds, {}, {});
+    EXPECT_NE(text.find("\"model_type\": \"kimi_k2\""), std::string::npos) << text;
+    const ModelConfig config = parse_model_config(text, name);
+    ASSERT_TRUE(config.rope.yarn);
+    EXPECT_EQ(config.rope.yarn->beta_fast, 1) << name;
+    EXPECT_EQ(config.moe->group_count, 1) << name;
+    EXPECT_EQ(config.mtp_layer_count, 0) << name;
+  }
+}
+
 TEST(ModelShape, UnknownNamesAreRefused) {
   EXPECT_NE(expect_error(Code::invalid_request, {"'7b'"}, [] { find_shape("7b"); }).find("35b"),
             std::string::npos);

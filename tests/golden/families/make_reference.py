@@ -144,6 +144,8 @@ def write_reference(folder, options):
     name = config["architectures"][0].replace("ForConditionalGeneration", "ForCausalLM")  # without a vision part
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, {name}")
     extra = {}
+    if config["model_type"] == "kimi_k2":  # what its release has code of its own for, the same as DeepSeek-V3's
+        config["model_type"] = "deepseek_v3"
     for field in ("routed_scaling_factor", "swiglu_limit"):  # transformers wants a 1 to be written 1.0
         if field in config:
             config[field] = float(config[field])

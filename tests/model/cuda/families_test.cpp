@@ -73,6 +73,7 @@ std::vector<GpuFamily> families() {
                            {"tiny-gpt-oss", 1, "mxfp4"},
                            {"tiny-gpt-oss", 2},
                            {"tiny-deepseek"},
+                           {"tiny-kimi"},
                            {"tiny-mistral-odd"},
                            {"tiny-mistral", 2}});
   return out;

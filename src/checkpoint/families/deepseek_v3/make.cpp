@@ -1,4 +1,4 @@
-// Models of DeepSeek-V3 and Mistral-Small-4 to be made: tensors and config.json.
+// Models of DeepSeek-V3, Kimi-K2 and Mistral-Small-4 to be made: tensors and config.json.
 #include "base/format.h"
 #include "checkpoint/write/tensor_list.h"
 
@@ -67,7 +67,7 @@ void write_rope(JsonWriter& json, const ModelShape& s, bool is_mistral) {
   json.key(is_mistral ? "rope_parameters" : "rope_scaling").begin_object();
   json.member("type", "yarn").member("factor", a.yarn_factor);
   json.member("original_max_position_embeddings", a.yarn_positions);
-  json.member("beta_fast", 32.0).member("beta_slow", 1.0);
+  json.member("beta_fast", a.beta_fast).member("beta_slow", 1.0);
   json.member("mscale", 1.0).member("mscale_all_dim", a.mscale_all_dim);
   if (is_mistral) json.member("rope_theta", s.theta).member("llama_4_scaling_beta", a.growth);
   json.end_object();
@@ -79,7 +79,8 @@ void write_config(JsonWriter& json, const ModelShape& s, const TokenIds& ids) {
   const LatentShape& a = s.latent;
   json.key("architectures").begin_array();
   json.value(is_mistral ? "Mistral4ForCausalLM" : "DeepseekV3ForCausalLM").end_array();
-  json.member("model_type", is_mistral ? "mistral4" : "deepseek_v3").member("dtype", "bfloat16");
+  json.member("model_type", s.model_type.empty() ? s.family->model_types.front() : s.model_type);
+  json.member("dtype", "bfloat16");
   json.member("vocab_size", s.vocab).member("hidden_size", s.hidden);
   json.member("num_hidden_layers", s.layers).member("num_attention_heads", s.heads);
   json.member("num_key_value_heads", s.heads).member("kv_lora_rank", a.latent_dim);
@@ -155,6 +156,33 @@ constexpr ModelShape kTiny[] = {
                 .yarn_factor = 8,
                 .yarn_positions = 48,
                 .mscale_all_dim = 0.5}},
+    // Many experts a token, of one group, and YaRN with a step in place of a ramp.
+    {.name = "tiny-kimi",
+     .what = "Kimi-K2, for tests",
+     .model_type = "kimi_k2",
+     .vocab = 502,
+     .hidden = 192,
+     .layers = 2,
+     .full_interval = 1,
+     .heads = 6,
+     .experts = 24,
+     .experts_per_token = 8,
+     .intermediate = 64,
+     .shared = 64,
+     .positions = 4096,
+     .theta = 5e4,
+     .mtp = false,
+     .dense_layers = 1,
+     .dense_intermediate = 320,
+     .routed_scale = 2.827,
+     .latent = {.query_rank = 96,
+                .latent_dim = 512,
+                .plain_dim = 128,
+                .turned_dim = 64,
+                .value_dim = 128,
+                .yarn_factor = 32,
+                .yarn_positions = 32,
+                .beta_fast = 1}},
 };
 
 constexpr ModelShape kPublished[] = {
@@ -185,6 +213,7 @@ constexpr ModelShape kPublished[] = {
                 .yarn_positions = 4096}},
     {.name = "kimi-k2",
      .what = "Kimi-K2",
+     .model_type = "kimi_k2",
      .vocab = 163840,
      .hidden = 7168,
      .layers = 61,
@@ -206,7 +235,8 @@ constexpr ModelShape kPublished[] = {
                 .turned_dim = 64,
                 .value_dim = 128,
                 .yarn_factor = 32,
-                .yarn_positions = 4096}},
+                .yarn_positions = 4096,
+                .beta_fast = 1}},
 };
 
 constexpr ModelShape kTinyMistral[] = {
