@@ -131,6 +131,11 @@ class PlannedModel {
   }
   backend::DenseWeights dense() const { return dense_; }
   int expert_count() const { return config_.moe ? static_cast<int>(config_.moe->expert_count) : 0; }
+  double parts_an_expert() const {
+    if (!config_.moe) return 1;
+    return static_cast<double>(config_.moe->intermediate_size) /
+           static_cast<double>(rank_.config.moe->intermediate_size);
+  }
 
   backend::Program program;
 
@@ -306,6 +311,7 @@ StepQuestion question_of(const PlanModelOptions& options, const PlannedModel& mo
           .link = options.nodes > 0 ? plan::Link::pcie5 : parse_link(options.link),  // of nodes: not asked
           .ranks = options.ranks,
           .expert_count = model.expert_count(),
+          .parts_an_expert = model.parts_an_expert(),
           .users = options.users,
           .context = static_cast<double>(options.context),
           .drafts = options.drafts,

@@ -67,11 +67,12 @@ ExpertChoice choose_expert_sharding(const checkpoint::ModelConfig& config,
     column_all += column[i], whole_all += whole[i];
   }
   const bool by_column = column_all <= whole_all;
-  return {by_column ? model::ExpertSharding::columns : model::ExpertSharding::experts,
-          fourfold::format("--experts auto: {}; in a step of {}, {} and {} rows the busiest of {} ranks is "
-                           "predicted to read {} of routed experts by column, {} given out whole",
-                           by_column ? "by column (tp)" : "given out whole (ep)", kRows[0], kRows[1],
-                           kRows[2], ranks, sizes_of(column), sizes_of(whole))};
+  return {
+      by_column ? model::ExpertSharding::columns : model::ExpertSharding::experts,
+      fourfold::format("--experts auto: {}; in a step of {}, {} and {} rows each of {} ranks is predicted to "
+                       "read {} of routed experts by column (the mean), the busiest {} given out whole",
+                       by_column ? "by column (tp)" : "given out whole (ep)", kRows[0], kRows[1], kRows[2],
+                       ranks, sizes_of(column), sizes_of(whole))};
 }
 
 }  // namespace fourfold::library

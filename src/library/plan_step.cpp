@@ -28,12 +28,14 @@ double expert_bytes(const backend::Program& program, const backend::RunExperts& 
   return bytes;
 }
 
-// Whole experts that one GPU reads the bytes of in a layer: parts of those that rows chose, or those of them
-// that the busiest GPU has.
-double experts_read(const StepQuestion& question, bool by_expert, int per_token, int rows) {
-  if (by_expert) return plan::busiest_rank_experts(question.expert_count, per_token, question.ranks, rows);
+// Parts of experts that one GPU reads in a layer: of all that rows chose, or whole ones of those that the
+// busiest GPU has.
+double parts_read(const StepQuestion& question, bool by_expert, int per_token, int rows) {
+  if (by_expert)
+    return question.parts_an_expert *
+           plan::busiest_rank_experts(question.expert_count, per_token, question.ranks, rows);
   const double share = static_cast<double>(per_token) / question.expert_count;
-  return question.expert_count * (1 - std::pow(1 - share, rows)) / question.ranks;
+  return question.expert_count * (1 - std::pow(1 - share, rows));
 }
 
 // Bytes that one GPU moves in the model's own pass.
@@ -47,10 +49,9 @@ double pass_bytes(const StepQuestion& question, int users, int rows, bool by_exp
       cost.weight_bytes *= held_share(question, linear->weight);
     if (const auto* run = std::get_if<backend::RunExperts>(&op)) {
       if (!read)
-        read = experts_read(question, by_expert,
-                            static_cast<int>(question.program.value(run->experts).columns), rows);
-      // Of a whole expert; this program has a part of each.
-      cost.weight_bytes = *read * question.ranks * expert_bytes(question.program, *run);
+        read = parts_read(question, by_expert, static_cast<int>(question.program.value(run->experts).columns),
+                          rows);
+      cost.weight_bytes = *read * expert_bytes(question.program, *run);
       if (routed != nullptr) *routed += cost.weight_bytes;
     }
     total += cost.weight_bytes + cost.state_bytes;

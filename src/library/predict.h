@@ -21,7 +21,8 @@ struct StepQuestion {
   const plan::Product& product;
   plan::Link link = plan::Link::pcie5;
   int ranks = 1;
-  int expert_count = 0;  // of the whole model; 0: it has none
+  int expert_count = 0;        // of the whole model; 0: it has none
+  double parts_an_expert = 1;  // a whole one is so many of this program's parts
   int users = 1;
   double context = 0;  // tokens of each user before the step
   int drafts = 0;

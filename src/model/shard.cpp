@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "plan/record_size.h"
 
 namespace fourfold::model {
 namespace {
@@ -12,10 +13,16 @@ namespace {
 using checkpoint::Matrix;
 using checkpoint::RowRange;
 using checkpoint::Vector;
+using plan::kRecordColumns;
 
 // One rank's share of things that lie one after another.
 RowRange share_of(std::int64_t count, backend::PartOf part) {
   return {count * part.rank / part.count, count / part.count};
+}
+
+// Whether an MLP of this width has a record for each of the parts.
+bool has_records_for(std::int64_t width, int parts) {
+  return width % kRecordColumns == 0 && width / kRecordColumns >= parts;
 }
 
 // Heads that several ranks may have to share: with more ranks than heads a rank has one.
@@ -63,6 +70,13 @@ class Problems {
   }
   void want_columns(const Matrix& matrix) {
     if (const std::string problem = column_problem(matrix); !problem.empty()) add(problem);
+  }
+  // Of an MLP's down.
+  void want_width(const Matrix& down) {
+    if (const std::string problem = width_problem(down); !problem.empty()) add(problem);
+  }
+  std::string width_problem(const Matrix& down) const {
+    return has_records_for(down.columns, parts_) ? std::string() : column_problem(down);
   }
   std::string column_problem(const Matrix& matrix) const {
     const checkpoint::MatrixFormat stored = checkpoint::format_of(matrix);
@@ -133,11 +147,11 @@ void look_at_mixer(const LayerWeights& layer, const checkpoint::ModelConfig& con
 
 void look_at_mlp(const LayerWeights& layer, bool by_expert, Problems& problems) {
   if (const auto* dense = std::get_if<checkpoint::GatedMlp>(&layer.mlp))
-    return problems.want_columns(dense->down);
+    return problems.want_width(dense->down);
   const auto& moe = std::get<checkpoint::MoeWeights>(layer.mlp);
-  if (moe.shared) problems.want_columns(moe.shared->down);
+  if (moe.shared) problems.want_width(moe.shared->down);
   if (by_expert) return problems.want_whole(static_cast<std::int64_t>(moe.experts.size()), "experts");
-  for (const checkpoint::GatedMlp& expert : moe.experts) problems.want_columns(expert.down);
+  for (const checkpoint::GatedMlp& expert : moe.experts) problems.want_width(expert.down);
 }
 
 void shard(checkpoint::AttentionWeights& mixer, const checkpoint::AttentionConfig& whole,
@@ -186,7 +200,7 @@ void shard(checkpoint::DeltaWeights& mixer, const checkpoint::DeltaConfig& whole
 }
 
 void shard(checkpoint::GatedMlp& mlp, backend::PartOf part) {
-  const RowRange inner = share_of(mlp.gate.rows, part);
+  const RowRange inner = share_of_width(mlp.gate.rows, part);
   mlp = {rows_of(mlp.gate, inner), rows_of(mlp.up, inner), pick_columns(mlp.down, inner)};
 }
 
@@ -194,8 +208,8 @@ void shard(checkpoint::MoeWeights& moe, bool by_expert, backend::PartOf part) {
   if (moe.shared) shard(*moe.shared, part);
   if (!by_expert) {
     const std::int64_t inner = moe.experts.empty() ? 0 : moe.experts.front().gate.rows;
-    moe.gate_bias = part_of_each(moe.gate_bias, inner, share_of(inner, part));
-    moe.up_bias = part_of_each(moe.up_bias, inner, share_of(inner, part));
+    moe.gate_bias = part_of_each(moe.gate_bias, inner, share_of_width(inner, part));
+    moe.up_bias = part_of_each(moe.up_bias, inner, share_of_width(inner, part));
     if (part.rank != 0) moe.down_bias.clear();  // the ranks' parts are summed
     for (checkpoint::GatedMlp& expert : moe.experts) shard(expert, part);
     return;
@@ -211,12 +225,14 @@ void shard(checkpoint::MoeWeights& moe, bool by_expert, backend::PartOf part) {
 void shard(checkpoint::ModelConfig& config, backend::PartOf part) {
   config.attention.head_count /= part.count;
   config.attention.kv_head_count = shared_heads(config.attention.kv_head_count, part).count;
-  config.dense_intermediate_size /= part.count;
+  config.dense_intermediate_size = share_of_width(config.dense_intermediate_size, part).count;
   if (config.delta) {
     config.delta->key_head_count = shared_heads(config.delta->key_head_count, part).count;
     config.delta->value_head_count /= part.count;
   }
-  if (config.moe) config.moe->shared_intermediate_size /= part.count;
+  if (!config.moe) return;
+  std::int64_t& shared = config.moe->shared_intermediate_size;
+  shared = share_of_width(shared, part).count;
 }
 
 }  // namespace
@@ -227,9 +243,16 @@ std::string column_problem(const checkpoint::ModelWeights& weights, int parts) {
   for_each_layer(weights, [&](const LayerWeights& layer) {
     if (const auto* moe = std::get_if<checkpoint::MoeWeights>(&layer.mlp))
       for (const checkpoint::GatedMlp& expert : moe->experts)
-        if (first.empty()) first = problems.column_problem(expert.down);
+        if (first.empty()) first = problems.width_problem(expert.down);
   });
   return first;
+}
+
+RowRange share_of_width(std::int64_t width, backend::PartOf part) {
+  if (!has_records_for(width, part.count)) return share_of(width, part);
+  const std::int64_t records = width / kRecordColumns, more = records % part.count;
+  const std::int64_t first = records / part.count * part.rank + std::min<std::int64_t>(part.rank, more);
+  return times({first, records / part.count + (part.rank < more ? 1 : 0)}, kRecordColumns);
 }
 
 ModelShard shard_model(const checkpoint::ModelConfig& config, const checkpoint::ModelWeights& weights,
@@ -266,7 +289,10 @@ ModelShard shard_model(const checkpoint::ModelConfig& config, const checkpoint::
   out.weights.head_is_embedding = false;
   shard(out.config, part);
   if (by_expert) out.first_expert = share_of(out.expert_count, part).first;
-  if (config.moe && !by_expert) out.config.moe->intermediate_size /= part.count;
+  if (config.moe && !by_expert) {
+    std::int64_t& width = out.config.moe->intermediate_size;
+    width = share_of_width(width, part).count;
+  }
   return out;
 }
 

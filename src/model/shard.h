@@ -5,7 +5,8 @@
 //   v), gate, beta,
 //                decay, taps, a_log, dt_bias. With more ranks than KV or key heads, ranks share a head.
 //   by column    attention and DeltaNet output; down of MLPs, experts and the shared expert, whose gate and
-//                up are sharded by row. The shared expert is never whole: it would be added once a rank.
+//                up are sharded by row (share_of_width). The shared expert is never whole: it would be added
+//                once a rank.
 //   by expert    instead of the experts' columns, when asked
 //   by row       the head; its logits are put together again by AllGather
 //   whole        embedding, norms, router and its bias, the shared expert's gate, MTP's combining matrix
@@ -32,6 +33,11 @@ struct ModelShard {
   std::int64_t first_expert = 0;     // of the experts this part has; 0 when it has a part of each
   std::int64_t expert_count = 0;     // of the whole model
 };
+
+// A rank's part of an MLP's width: whole records (plan/record_size.h), of which the first ranks have one more
+// where they do not divide; where there is no record for each rank, the same width for all. What a rank has
+// not of a record, the GPU backend fills with zeros, holds and reads.
+checkpoint::RowRange share_of_width(std::int64_t width, backend::PartOf part);
 
 // Why the routed experts cannot be sharded by column into so many parts; empty: they can.
 std::string column_problem(const checkpoint::ModelWeights& weights, int parts);

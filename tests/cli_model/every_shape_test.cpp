@@ -12,6 +12,7 @@
 #include "kernels/launch/sim_machine.h"
 #include "library/activations.h"
 #include "model/forward.h"
+#include "model/shard.h"
 #include "plan/kernel_work.h"
 
 namespace fourfold::cli {
@@ -108,6 +109,21 @@ TEST(EveryShape, WalksARank) {
   expect_walks(rank, WeightFormat::bf16,
                {{plan::kSm90, library::served_activations(plan::kSm90)},
                 {plan::kSm120, library::served_activations(plan::kSm120)}});
+}
+
+// gpt-oss's 45 records are not divided by two, four or eight: the first rank and the last have kernels of
+// their own width.
+TEST(EveryShape, WalksRanksOfGptOss) {
+  for (const int ranks : {2, 4, 8})
+    for (const int rank : {0, ranks - 1}) {
+      checkpoint::ModelShape shape = checkpoint::find_shape("gpt-oss-120b");
+      shape.intermediate = model::share_of_width(shape.intermediate, {rank, ranks}).count;
+      for (std::int64_t* cut : {&shape.vocab, &shape.heads, &shape.kv_heads}) *cut /= ranks;
+      SCOPED_TRACE(shape.intermediate);
+      expect_walks(shape, WeightFormat::bf16,
+                   {{plan::kSm90, library::served_activations(plan::kSm90)},
+                    {plan::kSm120, library::served_activations(plan::kSm120)}});
+    }
 }
 
 // What no release has: named by its field of the config, with what can be done.

@@ -100,6 +100,7 @@ TEST(PlanModel, FamiliesFitTheirCards) {
   for (const auto& [shape, memory_gb, ranks, is_enough] :
        {Case{"gpt-oss-20b", 24, 1, true}, Case{"gpt-oss-120b", 96, 1, true},
         Case{"gpt-oss-120b", 48, 1, false}, Case{"gpt-oss-120b", 48, 2, true},
+        Case{"gpt-oss-120b", 24, 4, true}, Case{"gpt-oss-120b", 16, 8, true},
         Case{"glm-4.5-air", 96, 1, true}, Case{"glm-4.7", 96, 4, true}, Case{"minimax-m2", 96, 2, true},
         Case{"deepseek-v3", 96, 8, true}, Case{"mistral-small-4", 96, 1, true}}) {
     SCOPED_TRACE(format("{} on {} cards of {} GB", shape, ranks, memory_gb));

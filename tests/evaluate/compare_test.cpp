@@ -404,7 +404,7 @@ TEST(Compare, NoticesWhatGptOssHasToItself) {
 }
 
 // gpt-oss as it is released, blocks and scales of MXFP4: on both backends, and on ranks that cut experts'
-// columns (into half a record, or one and a half) or share out whole experts.
+// columns (half a record each, or two records and one) or share out whole experts.
 TEST(Compare, GptOssInMxfp4) {
   TempFolder temp;
   for (const char* shape : {"tiny-gpt-oss", "tiny-gpt-oss-odd"}) {

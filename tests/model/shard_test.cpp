@@ -2,11 +2,14 @@
 // against itself.
 #include "model/shard.h"
 
+#include "backend/cuda/cuda.h"
 #include "checkpoint/load_matrix.h"
 #include "evaluate/compare.h"
 #include "evaluate/trace.h"
+#include "kernels/launch/sim_machine.h"
+#include "plan/record_size.h"
 #include "tests/checkpoint/tiny_model.h"
-#include "tests/model/support.h"
+#include "tests/model/made_models.h"
 #include "tests/support/ranks.h"
 
 namespace fourfold::model {
@@ -123,6 +126,80 @@ TEST(Shard, EveryByteOfAColumnCutIsOneRanks) {
   for (const auto& expert : std::get<checkpoint::MoeWeights>(golden.model.weights.layers[0].mlp).experts)
     for (const Matrix* matrix : {&expert.gate, &expert.up, &expert.down}) wanted += stored_bytes(*matrix);
   EXPECT_EQ(bytes, wanted);
+}
+
+TEST(Shard, WidthsAreCutBetweenRecords) {
+  using Counts = std::vector<std::int64_t>;
+  const auto cut = [](std::int64_t width, int count) {
+    Counts counts;
+    std::int64_t at = 0;
+    for (int rank = 0; rank < count; ++rank) {
+      const checkpoint::RowRange share = share_of_width(width, {rank, count});
+      EXPECT_EQ(share.first, at) << width << " by " << count;
+      at += share.count;
+      counts.push_back(share.count);
+    }
+    EXPECT_EQ(at, width);
+    return counts;
+  };
+  EXPECT_EQ(cut(2880, 2), (Counts{1472, 1408}));
+  EXPECT_EQ(cut(2880, 4), (Counts{768, 704, 704, 704}));
+  EXPECT_EQ(cut(2880, 8), (Counts{384, 384, 384, 384, 384, 320, 320, 320}));
+  EXPECT_EQ(cut(1408, 4), (Counts{384, 384, 320, 320}));
+  EXPECT_EQ(cut(1536, 4), Counts(4, 384));
+  // Fewer records than ranks, and no whole ones.
+  EXPECT_EQ(cut(64, 2), Counts(2, 32));
+  EXPECT_EQ(cut(288, 4), Counts(4, 72));
+}
+
+// 2,880 columns are 45 records. What the ranks take together is what the whole model does, but for biases: no
+// record has zeros in it. The largest part is the first rank's, which is what a plan shows.
+TEST(Shard, GptOssIsCutAtItsTrueWidth) {
+  checkpoint::RandomModelOptions options;
+  options.shape = checkpoint::find_shape("gpt-oss-20b");
+  options.shape.layers = 1, options.shape.experts = 8, options.shape.vocab = 640;
+  options.sparse = true;
+  const std::int64_t records = options.shape.intermediate / plan::kRecordColumns;
+  ASSERT_EQ(records, 45);
+  sim::Device device;
+  const auto machine = kernels::make_sim_machine(device);
+  const auto routed_bytes = [&](const Program& program) {
+    for (const backend::MemoryUse& use : backend::plan_weights(program, kFourSequences, *machine))
+      if (use.what == "routed experts") return static_cast<double>(use.bytes);
+    return 0.0;
+  };
+  for (const char* format_name : {"bf16", "mxfp4"}) {
+    SCOPED_TRACE(format_name);
+    checkpoint::TempFolder temp;
+    checkpoint::OutputFolder folder(temp.path() / "model");
+    options.scheme = checkpoint::scheme_named(format_name);
+    write_random_model(folder, options, {0, 1});
+    folder.publish();
+    const Loaded model(temp.path() / "model");
+    const double whole = routed_bytes(model.program(Activations::w4a16));
+    for (const int count : {2, 4, 8}) {
+      SCOPED_TRACE(count);
+      EXPECT_EQ(column_problem(model.model.weights, count), "");
+      double together = 0;
+      for (int rank = 0; rank < count; ++rank) {
+        const ModelShard part =
+            shard_model(model.config, model.model.weights, {rank, count}, ExpertSharding::automatic);
+        const std::int64_t width = share_of_width(2880, {rank, count}).count;
+        const auto& moe = std::get<checkpoint::MoeWeights>(part.weights.layers[0].mlp);
+        EXPECT_EQ(moe.experts.size(), 8u);
+        EXPECT_EQ(moe.experts[7].gate.rows, width);
+        EXPECT_EQ(moe.experts[7].up.rows, width);
+        EXPECT_EQ(moe.experts[7].down.columns, width);
+        EXPECT_EQ(std::ssize(moe.up_bias), 8 * width);
+        EXPECT_EQ(part.config.moe->intermediate_size, width);
+        const double bytes = routed_bytes(build_program(part, Activations::w4a16));
+        const auto most = static_cast<double>((records + count - 1) / count);
+        EXPECT_LE(bytes / whole, 1.01 * most / static_cast<double>(records));
+        together += bytes;
+      }
+      EXPECT_NEAR(together / whole, 1, 0.01);
+    }
+  }
 }
 
 TEST(Shard, ByExpertEachRankHasItsOwn) {

@@ -99,7 +99,7 @@ constexpr ModelShape kTiny[] = {
      .mtp = false,
      .attention_bias = true,
      .window = 16},
-    // Three records of 64 columns, as the releases have 45: two ranks have one and a half.
+    // Three records of 64 columns, as the releases have 45: of two ranks one has more.
     {.name = "tiny-gpt-oss-odd",
      .what = "gpt-oss with odd sizes, for tests",
      .vocab = 502,

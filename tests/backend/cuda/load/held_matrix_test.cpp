@@ -146,6 +146,36 @@ TEST(HeldMatrix, FillsEverySecondRowAndWhatIsTransposed) {
         << row;
 }
 
+// A rank's columns where a width has no record for each: what is left of the last record is zeros, whose
+// codes and scales add nothing to a sum.
+TEST(HeldMatrix, ColumnsBehindTheMatrixAreZeros) {
+  const auto values = random_values(7);
+  const auto bf16 = to_bf16_all(values);
+  const Nvfp4Matrix nvfp4 = quantize_nvfp4_weights(values, kRows, kColumns);
+  const Mxfp4Matrix mxfp4 = quantize_mxfp4_weights(values, kRows, kColumns);
+  const Matrix wholes[] = {{kName, kRows, kColumns, checkpoint::Bf16Storage{bf16}, {}},
+                           {kName, kRows, kColumns, checkpoint::Nvfp4Storage{nvfp4.view(), std::nullopt}, {}},
+                           {kName, kRows, kColumns, checkpoint::Mxfp4Storage{mxfp4.view()}, {}}};
+  for (const Matrix& whole : wholes) {
+    const HeldMatrix all = hold(whole, record_format(whole, std::nullopt));
+    const Filled stored = fill(all, 0, kRows);
+    const Matrix part = checkpoint::pick_columns(whole, {32, 96});
+    const HeldMatrix held = hold(part, all.format);
+    SCOPED_TRACE(format_name(held.format));
+    ASSERT_EQ(held.columns(), kColumns);  // two records, of which one is half empty
+    const Filled filled = fill(held, 0, kRows);
+    const auto expect_cut = [](const std::vector<std::byte>& got, const std::vector<std::byte>& wanted) {
+      const std::size_t row_bytes = wanted.size() / kRows, skipped = row_bytes / 4;  // 32 of 128 columns
+      for (std::size_t at = 0; at < got.size(); ++at) {
+        const bool is_behind = at % row_bytes >= row_bytes - skipped;
+        ASSERT_EQ(got[at], is_behind ? std::byte{0} : wanted[at + skipped]) << "byte " << at;
+      }
+    };
+    expect_cut(filled.codes, stored.codes);
+    expect_cut(filled.scales, stored.scales);
+  }
+}
+
 // From a file, more of it than is read at once: every second row, whole and some columns, behind other rows.
 // Nothing behind the last of them is read, and a file that has become too short is an error.
 TEST(HeldMatrix, ReadsEverySecondRowOfAFile) {
