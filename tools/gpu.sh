@@ -9,11 +9,13 @@ command_gpu() {
     *) fail 64 "gpu knows racecheck [KERNEL...] and small-sm only, not '$1'" ;;
   esac
   command -v nvidia-smi >/dev/null || fail 3 "nvidia-smi was not found; this command needs an NVIDIA GPU and its driver"
-  local card
+  local card commit
   card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-' | sed 's/^nvidia-//') ||
     fail 3 "nvidia-smi shows no GPU"
   set_up build
   mkdir -p bench/results
+  # Before a result is written: that would be a change.
+  commit=${FOURFOLD_COMMIT:-$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)}
   case ${1:-} in
     racecheck) shift; gpu_racecheck "$@" ;;
     small-sm) gpu_small_sm ;;
@@ -21,44 +23,49 @@ command_gpu() {
   esac
 }
 
-commit_here() { git describe --always --dirty --abbrev=12 2>/dev/null || echo "${FOURFOLD_COMMIT:-unknown}"; }
+machine_here() { nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sed -n '1s/, / (driver /p' | sed "s/$/), $(date -u +%F)/"; }
 
 # compute-sanitizer's racecheck over the proofs of verify --quick, kernel by kernel: all of them in one call are beyond its
 # memory. In a build that it can follow (bench/probes/racecheck_mbarrier.cu). What a kernel has said before is kept where
 # others are asked for by name.
 gpu_racecheck() {
   command -v compute-sanitizer >/dev/null || fail 3 "compute-sanitizer was not found; it is part of the CUDA toolkit"
-  local program=build-racecheck/fourfold result=bench/results/racecheck-$card.txt kernels=("$@") kernel log said status=0
+  local program=build-racecheck/fourfold result=bench/results/racecheck-$card.txt kernels=("$@") kernel log new said status=0
   cmake --preset cuda -B build-racecheck -DFOURFOLD_RACECHECK=ON -DFOURFOLD_TESTS=OFF >/dev/null
   python3 tools/progress.py ninja build-racecheck "$jobs" fourfold
+  new=$(mktemp)
   if [[ ${#kernels[@]} -eq 0 ]]; then
-    mapfile -t kernels < <("$program" verify --device cuda --quick --json |
-      python3 -c 'import json, sys; print(*sorted({row["kernel"] for row in json.load(sys.stdin)["rows"]}), sep="\n")')
-    rm -f "$result"
+    said=$("$program" verify --device cuda --quick --json |
+      python3 -c 'import json, sys; print(*sorted({row["kernel"] for row in json.load(sys.stdin)["rows"]}), sep="\n")') ||
+      fail 1 "verify --device cuda --quick --json did not say which kernels there are"
+    mapfile -t kernels <<<"$said"
+  elif [[ -e $result ]]; then
+    cp "$result" "$new"
   fi
-  if [[ ! -e $result ]]; then
-    echo "# compute-sanitizer --tool racecheck fourfold verify --device cuda --quick --rows KERNEL, $card" >"$result"
+  if [[ ! -s $new ]]; then
+    echo "# compute-sanitizer --tool racecheck fourfold verify --device cuda --quick --rows KERNEL, $(machine_here)" >"$new"
   fi
   log=$(mktemp)
   for kernel in "${kernels[@]}"; do
     timeout 300 compute-sanitizer --tool racecheck "$program" verify --device cuda --quick --rows "$kernel" >"$log" 2>&1 || status=1
     said=$(sed -n 's/^=* *\(RACECHECK SUMMARY.*\)/\1/p' "$log" | tail -n 1)
-    sed -i "/^$kernel /d" "$result" 2>/dev/null || true
-    echo "$kernel  ${said:-no summary within 300 s: $(tail -n 1 "$log")}; $(grep -E 'proofs' "$log" | tail -n 1)  $(commit_here)" |
-      tee -a "$result"
+    sed -i "/^$kernel /d" "$new"
+    echo "$kernel  ${said:-no summary within 300 s: $(tail -n 1 "$log")}; $(grep -E 'proofs' "$log" | tail -n 1)  $commit" | tee -a "$new"
+    cp "$new" "$result"
     [[ $said == *" 0 hazards"* ]] || status=1
   done
-  rm "$log"
+  rm "$log" "$new"
   [[ $status -eq 0 ]] || fail 1 "a kernel has hazards, or could not be followed, see $result"
 }
 
 # With every launch padded until an SM holds no more than one of SM120's would, and without, by turns: two of each. What plan
 # expects of it (src/plan/small_sm.h) is held to this file.
 gpu_small_sm() {
-  local result=bench/results/small-sm-$card.txt way settings
+  local result=bench/results/small-sm-$card.txt way new settings
   build default fourfold
+  new=$(mktemp)
   {
-    echo "# An SM as small as SM120's: FOURFOLD_EMULATE_SM_BYTES=102400 (\"emulated\") and without, by turns, $card, $(commit_here)"
+    echo "# An SM as small as SM120's: FOURFOLD_EMULATE_SM_BYTES=102400 (\"emulated\") and without, by turns, $(machine_here), $commit: ./dev gpu small-sm"
     for way in "as it is" emulated "as it is" emulated; do
       settings=()
       if [[ $way == emulated ]]; then settings=(FOURFOLD_EMULATE_SM_BYTES=102400); fi
@@ -66,7 +73,9 @@ gpu_small_sm() {
       env "${settings[@]}" build/fourfold bench moe --shape 35b --tokens 1,2,4,16,64
       env "${settings[@]}" build/fourfold bench model --backend cuda --shape 35b --dense bf16 --users 1,8,64 --context 0,4k,32k
     done
-  } | tee "$result"
+  } | tee "$new"
+  cp "$new" "$result"
+  rm "$new"
 }
 
 gpu_report() {

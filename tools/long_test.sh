@@ -156,7 +156,7 @@ shortened() {
   run_only build/test_kernels 'GroupedGemm.WideMatrices*'
   run_only build/test_evaluate '*RouterTies*:*QuantisedFamilies*:*FamilyShapes*'
   run_only build/test_model 'GoldenWithFp4Activations.*:*GoldenOnGpu*:GpuSameAnswer.*:StepWays.*:TuneBits.*'
-  run_only build/test_engine 'Batcher.OnTheSimulatedGpu*:Fp4Answers.*:Fp8Answers.*:GpuAnswers.WithFp4*'
+  run_only build/test_engine 'Batcher.OnTheSimulatedGpu*:Fp4Answers.*:Fp8Answers.*:GpuAnswers.*:MinTokens.*'
   run_only build/test_cli_model 'CheckpointCommands.ComparePassesOnTheGoldenModels'
 }
 

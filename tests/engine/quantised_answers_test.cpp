@@ -86,7 +86,8 @@ TEST(Fp8Answers, AreTheSameWithDraftsOfAnFp8Layer) {
       fp8 += program.matrix(linear->weight).input == backend::InputFormat::fp8_prefill ? 1 : 0;
   EXPECT_EQ(fp8, 4) << "attention";
   const auto plain = alone(*gpu, greedy_request(prompt, 8));
-  for (const int drafts : {5}) EXPECT_EQ(alone(*gpu, greedy_request(prompt, 8, drafts)), plain) << drafts;
+  EXPECT_EQ(alone(*gpu, greedy_request(prompt, 8, 5)), plain);
+  if (test::wants_all()) EXPECT_EQ(alone(*gpu, greedy_request(prompt, 8, 3)), plain);
 }
 
 // Every large matrix is NVFP4 with an input scale. A made-up MTP layer is bf16, as releases have it, so the

@@ -40,14 +40,14 @@ class Dev(unittest.TestCase):
             folder = pathlib.Path(holder)
             program = """#!/bin/sh
                 case "$*" in
-                  *--json*) echo '{"rows": [{"kernel": "attend"}, {"kernel": "pack"}, {"kernel": "attend"}]}' ;;
+                  *--json*) [ "$RACES" = "no rows" ] || echo '{"rows": [{"kernel": "attend"}, {"kernel": "pack"}, {"kernel": "attend"}]}' ;;
                   *) echo "bench $* ${FOURFOLD_EMULATE_SM_BYTES:-whole}" ;;
                 esac"""
             sanitizer = """#!/bin/sh
                 echo "3 proofs of 3 passed"
                 case "$*" in *"$RACES"*) hazards=2 ;; *) hazards=0 ;; esac
                 echo "========= RACECHECK SUMMARY: $hazards hazards displayed (0 errors, 0 warnings)" """
-            for name, text in (("bin/nvidia-smi", "#!/bin/sh\necho NVIDIA Card 1"), ("bin/cmake", "#!/bin/sh"),
+            for name, text in (("bin/nvidia-smi", '#!/bin/sh\ncase "$*" in *driver*) echo Card 1, 580.1 ;; *) echo NVIDIA Card 1 ;; esac'), ("bin/cmake", "#!/bin/sh"),
                                ("bin/compute-sanitizer", sanitizer), ("build/fourfold", program),
                                ("build-racecheck/fourfold", program), ("tools/progress.py", "")):
                 (folder / name).parent.mkdir(exist_ok=True)
@@ -63,6 +63,7 @@ class Dev(unittest.TestCase):
             result = folder / "bench/results/racecheck-card-1.txt"
             self.assertEqual(gpu("racecheck"), (0, gpu("racecheck")[1]))
             lines = result.read_text().splitlines()
+            self.assertIn("--rows KERNEL, Card 1 (driver 580.1), 20", lines[0])
             self.assertEqual([line.split("  ")[0] for line in lines[1:]], ["attend", "pack"])
             for line in lines[1:]:
                 self.assertIn("RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings); 3 proofs of 3 passed  abc", line)
@@ -72,6 +73,10 @@ class Dev(unittest.TestCase):
             lines = result.read_text().splitlines()
             self.assertEqual([line.split("  ")[0] for line in lines[1:]], ["attend", "pack"])
             self.assertIn("2 hazards", lines[2])
+            status, output = gpu("racecheck", races="no rows")
+            self.assertEqual(status, 1, output)
+            self.assertIn("did not say which kernels there are", output)
+            self.assertEqual(result.read_text().splitlines(), lines, "what was known stays")
             status, output = gpu("small-sm")
             self.assertEqual(status, 0, output)
             text = (folder / "bench/results/small-sm-card-1.txt").read_text()
