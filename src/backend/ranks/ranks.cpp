@@ -52,6 +52,43 @@ struct Hall {
   std::vector<SeenToken> history;
 };
 
+// One notice of several ranks.
+struct SharedNotice {
+  std::string kind;        // the text without its numbers
+  std::string text;        // the first rank's
+  std::vector<int> ranks;  // that say it
+  bool same_numbers = true;
+};
+
+std::string without_numbers(const std::string& text) {
+  std::string out;
+  for (const char c : text)
+    if (c < '0' || c > '9') out += c;
+  return out;
+}
+
+// Behind what earlier ranks said: to the same text, else to one of the kind, else by itself.
+void add_notice(std::vector<SharedNotice>& all, int rank, const std::string& text) {
+  const std::string kind = without_numbers(text);
+  const auto find = [&](auto is_it) {
+    return std::ranges::find_if(
+        all, [&](const SharedNotice& one) { return one.ranks.back() != rank && is_it(one); });
+  };
+  auto found = find([&](const SharedNotice& one) { return one.text == text; });
+  if (found == all.end()) found = find([&](const SharedNotice& one) { return one.kind == kind; });
+  if (found == all.end()) return all.push_back({kind, text, {rank}});
+  found->ranks.push_back(rank);
+  found->same_numbers = found->same_numbers && found->text == text;
+}
+
+std::string words_of(const SharedNotice& notice, int rank_count) {
+  const bool by_all = std::ssize(notice.ranks) == rank_count;
+  if (by_all && notice.same_numbers) return notice.text;
+  const std::string who = by_all ? "every rank" : names_of_ranks(notice.ranks);
+  if (notice.same_numbers) return format("{}: {}", who, notice.text);
+  return format("{}, each with numbers of its own; rank {}'s: {}", who, notice.ranks.front(), notice.text);
+}
+
 class PreparedRanks final : public Prepared {
  public:
   PreparedRanks(std::vector<Rank> ranks, const Capacity& capacity, RankOptions options)
@@ -214,21 +251,27 @@ void PreparedRanks::collect_memory() {
       memory_.push_back({format("rank {} {}", rank, use.what), use.bytes});
 }
 
-// What all ranks say is said once.
 void PreparedRanks::collect_notices() {
-  const auto says = [](const std::unique_ptr<Prepared>& prepared, const std::string& text) {
-    return std::ranges::find(prepared->notices(), text) != prepared->notices().end();
-  };
+  std::vector<SharedNotice> all;
   for (std::size_t rank = 0; rank < hall_->prepared.size(); ++rank)
-    for (const std::string& text : hall_->prepared[rank]->notices()) {
-      const bool by_all =
-          std::ranges::all_of(hall_->prepared, [&](const auto& prepared) { return says(prepared, text); });
-      if (!by_all) notices_.push_back(format("rank {}: {}", rank, text));
-      if (by_all && rank == 0) notices_.push_back(text);
-    }
+    for (const std::string& text : hall_->prepared[rank]->notices())
+      add_notice(all, static_cast<int>(rank), text);
+  for (const SharedNotice& notice : all)
+    notices_.push_back(words_of(notice, static_cast<int>(hall_->prepared.size())));
 }
 
 }  // namespace
+
+std::string names_of_ranks(std::span<const int> ranks) {
+  check(!ranks.empty(), "there is a rank to name");
+  if (ranks.size() == 1) return format("rank {}", ranks.front());
+  const auto between = static_cast<std::size_t>(ranks.back() - ranks.front());
+  if (ranks.size() > 2 && between == ranks.size() - 1)
+    return format("ranks {} to {}", ranks.front(), ranks.back());
+  std::string text = format("ranks {}", ranks.front());
+  for (const int rank : ranks.subspan(1)) text += format("{}{}", rank == ranks.back() ? " and " : ", ", rank);
+  return text;
+}
 
 std::unique_ptr<Prepared> prepare_ranks(std::vector<Rank> ranks, const Capacity& capacity,
                                         RankOptions options) {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,14 @@ struct RankOptions {
   std::function<bool()> mend = {};
 };
 
+// "rank 0", "ranks 0 and 2", "ranks 1 to 3": ascending, one at least.
+std::string names_of_ranks(std::span<const int> ranks);
+
 // Prepares all ranks at the same time, each in its own thread: the pages of the checkpoint that several ranks
 // read are read once. program() and value() are those of rank 0, whose values between the all-reduces are its
-// part. Throws what a rank threw, with the rank named.
+// part. notices() are each said once, with the ranks that have them; where those have numbers of their own
+// (parts of a model are not all of one size), with the first one's. Throws what a rank threw, with the rank
+// named.
 std::unique_ptr<Prepared> prepare_ranks(std::vector<Rank> ranks, const Capacity& capacity,
                                         RankOptions options);
 

@@ -146,6 +146,33 @@ TEST(Ranks, NoticesAndMemoryNameTheRank) {
   EXPECT_EQ(prepared->memory()[1].bytes, 101);
 }
 
+// A width that the ranks do not divide evenly: each has bytes of its own.
+TEST(Ranks, ANoticeWithOtherNumbersIsSaidOnce) {
+  const auto said = [](const std::vector<Script>& scripts) {
+    const auto prepared = prepare(scripts);
+    return std::vector(prepared->notices().begin(), prepared->notices().end());
+  };
+  const Script wide{.notices = {"9 matrices: 768 bytes", "one for all"}},
+      narrow{.notices = {"9 matrices: 704 bytes", "one for all"}};
+  EXPECT_EQ(said({wide, narrow, narrow, narrow}),
+            (std::vector<std::string>{
+                "every rank, each with numbers of its own; rank 0's: 9 matrices: 768 bytes", "one for all"}));
+  EXPECT_EQ(said({{}, wide, narrow}),
+            (std::vector<std::string>{
+                "ranks 1 and 2, each with numbers of its own; rank 1's: 9 matrices: 768 bytes",
+                "ranks 1 and 2: one for all"}));
+  // Two of a kind by one rank are two.
+  EXPECT_EQ(said({{.notices = {"layer 1", "layer 2"}}, {.notices = {"layer 2"}}}),
+            (std::vector<std::string>{"rank 0: layer 1", "layer 2"}));
+}
+
+TEST(Ranks, NamesOfRanks) {
+  EXPECT_EQ(names_of_ranks(std::vector{3}), "rank 3");
+  EXPECT_EQ(names_of_ranks(std::vector{3, 4}), "ranks 3 and 4");
+  EXPECT_EQ(names_of_ranks(std::vector{1, 2, 3}), "ranks 1 to 3");
+  EXPECT_EQ(names_of_ranks(std::vector{0, 2, 3}), "ranks 0, 2 and 3");
+}
+
 TEST(Ranks, ARankThatCannotLoadIsNamed) {
   try {
     prepare({{}, {.refuses_to_load = "5 GB are missing"}});
