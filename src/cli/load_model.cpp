@@ -1,5 +1,8 @@
 #include "cli/load_model.h"
 
+#include <memory>
+#include <mutex>
+
 #include "base/error.h"
 #include "cli/find_model.h"
 
@@ -38,8 +41,10 @@ library::Listener LoadDisplay::listener() {
 BackendOptions with_explain(const BackendOptions& options, const Console& console) {
   BackendOptions out = options;
   if (options.explain)
-    out.on_kernels = [&console, tell = options.on_kernels](const std::string& text) {
+    out.on_kernels = [&console, tell = options.on_kernels,
+                      turn = std::make_shared<std::mutex>()](const std::string& text) {
       if (tell) tell(text);
+      const std::lock_guard lock(*turn);
       // It comes in the middle of an answer.
       console.err << (console.out_is_terminal ? "\n" : "") << "fourfold: " << text << std::flush;
     };

@@ -34,7 +34,8 @@ struct BackendOptions {
   int threads = 0;              // 0: one per core
   std::optional<double> memory_fraction = std::nullopt;  // GPU: of its memory, what may be used
   bool explain = false;  // GPU: say which kernels a step of each new shape runs with
-  // GPU: told the same, for whoever shows it elsewhere.
+  // GPU: told the same, for whoever shows it elsewhere; by several ranks' threads at once where their kernels
+  // are not the same.
   std::function<void(const std::string& text)> on_kernels = {};
   bool strict = false;       // notices are errors
   std::string tuned = {};    // a tuning file, or none; empty: those of the program and of the user

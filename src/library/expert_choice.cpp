@@ -43,36 +43,33 @@ std::string sizes_of(const std::array<double, kRows.size()>& bytes) {
 
 }  // namespace
 
-ExpertChoice choose_expert_sharding(const checkpoint::ModelConfig& config,
-                                    const checkpoint::ModelWeights& weights, int ranks) {
+std::string expert_sharding_words(const checkpoint::ModelConfig& config,
+                                  const checkpoint::ModelWeights& weights, int ranks) {
   const double bytes = expert_bytes(weights);
   if (ranks == 1 || !config.moe || bytes == 0) return {};
+  if (const std::string problem = model::column_problem(weights, ranks); !problem.empty())
+    return fourfold::format("--experts auto: given out whole (ep), because {}", problem);
   const auto experts = static_cast<int>(config.moe->expert_count);
   const auto per_token = static_cast<int>(config.moe->experts_per_token);
-  const std::string problem = model::column_problem(weights, ranks);
-  if (!problem.empty())
-    return {model::ExpertSharding::experts,
-            fourfold::format("--experts auto: given out whole (ep), because {}", problem)};
-  if (experts % ranks != 0)
-    return {
-        model::ExpertSharding::columns,
-        fourfold::format("--experts auto: by column (tp): {} experts cannot be given out to {} ranks evenly",
-                         experts, ranks)};
+  const std::int64_t width = config.moe->intermediate_size;
+  const double share = static_cast<double>(model::share_of_width(width, {0, ranks}).count) /
+                       static_cast<double>(width);  // the first rank has the most
+  const bool can_be_whole = experts % ranks == 0;
   std::array<double, kRows.size()> column{}, whole{};
-  double column_all = 0, whole_all = 0;
   for (std::size_t i = 0; i < kRows.size(); ++i) {
-    const double share = static_cast<double>(per_token) / experts;
-    column[i] = bytes * experts * (1 - std::pow(1 - share, kRows[i])) / ranks;
-    whole[i] = bytes * plan::busiest_rank_experts(experts, per_token, ranks, kRows[i]);
-    column_all += column[i], whole_all += whole[i];
+    const double missed = std::pow(1 - static_cast<double>(per_token) / experts, kRows[i]);
+    column[i] = bytes * experts * (1 - missed) * share;
+    if (can_be_whole) whole[i] = bytes * plan::busiest_rank_experts(experts, per_token, ranks, kRows[i]);
   }
-  const bool by_column = column_all <= whole_all;
-  return {
-      by_column ? model::ExpertSharding::columns : model::ExpertSharding::experts,
-      fourfold::format("--experts auto: {}; in a step of {}, {} and {} rows each of {} ranks is predicted to "
-                       "read {} of routed experts by column (the mean), the busiest {} given out whole",
-                       by_column ? "by column (tp)" : "given out whole (ep)", kRows[0], kRows[1], kRows[2],
-                       ranks, sizes_of(column), sizes_of(whole))};
+  const std::string instead =
+      can_be_whole
+          ? fourfold::format(", and {} if they were given out whole (ep)", sizes_of(whole))
+          : fourfold::format("; {} experts cannot be given out whole to {} ranks evenly", experts, ranks);
+  return fourfold::format(
+      "--experts auto: by column (tp), as wherever their width can be cut; in a step of {}, {} and {} rows "
+      "the "
+      "busiest of {} ranks is predicted to read {} of routed experts{}",
+      kRows[0], kRows[1], kRows[2], ranks, sizes_of(column), instead);
 }
 
 }  // namespace fourfold::library

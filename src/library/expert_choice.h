@@ -1,5 +1,5 @@
-// --experts auto: whether ranks have a part of every routed expert or some of them whole, by what the busiest
-// of them would read.
+// --experts auto in words: experts are cut by column wherever their width can be (model::ExpertSharding), and
+// what the busiest rank would read of them so and given out whole.
 #pragma once
 
 #include <string>
@@ -10,12 +10,8 @@
 
 namespace fourfold::library {
 
-struct ExpertChoice {
-  model::ExpertSharding sharding = model::ExpertSharding::columns;
-  std::string why;  // with its numbers; empty: there is nothing to choose
-};
-
-ExpertChoice choose_expert_sharding(const checkpoint::ModelConfig& config,
-                                    const checkpoint::ModelWeights& weights, int ranks);
+// Empty: there is nothing to choose.
+std::string expert_sharding_words(const checkpoint::ModelConfig& config,
+                                  const checkpoint::ModelWeights& weights, int ranks);
 
 }  // namespace fourfold::library

@@ -1,5 +1,6 @@
 #include "library/machine_rank.h"
 
+#include "base/format.h"
 #include "library/tuned.h"
 
 namespace fourfold::library {
@@ -38,11 +39,16 @@ backend::GpuOptions gpu_options(const BackendOptions& options, const OpenModel& 
                                    .rebuild_cache = options.rebuild_cache},
                           .tuning = find_tuning(machine, options.tuned, listener)};
   if (options.memory_fraction) gpu.memory_fraction = parse_memory_fraction(*options.memory_fraction);
-  if (options.on_kernels)
-    gpu.on_new_shape = [on_kernels = options.on_kernels](const backend::StepDecision& decision) {
-      on_kernels("step of " + decision.text());
-    };
+  gpu.on_new_shape = tell_kernels(options, "");
   return gpu;
+}
+
+std::function<void(const backend::StepDecision&)> tell_kernels(const BackendOptions& options,
+                                                               const std::string& whose) {
+  if (!options.on_kernels) return nullptr;
+  return [on_kernels = options.on_kernels, whose](const backend::StepDecision& decision) {
+    on_kernels(fourfold::format("{}{}step of {}", whose, whose.empty() ? "" : ": ", decision.text()));
+  };
 }
 
 std::shared_ptr<backend::Backend> make_machine_rank(std::shared_ptr<RankMachines> all, std::size_t index,

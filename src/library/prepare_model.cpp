@@ -1,11 +1,13 @@
 #include "library/prepare_model.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "backend/cpu/cpu.h"
@@ -124,6 +126,8 @@ void mention_dense(const backend::LoadReport& load, const BackendOptions& option
 
 // Makes the backend of each rank; options learn how ranks that wait are told to stop.
 using MakeRank = std::function<std::shared_ptr<backend::Backend>(int rank)>;
+// For each rank, of whom it tells the kernels: an empty name is all of them.
+using KernelTellers = std::vector<std::optional<std::string>>;
 struct RankMaking {
   const OpenModel& model;
   const BackendOptions& options;
@@ -132,14 +136,33 @@ struct RankMaking {
   const Listener& listener;
   PreparedModel& out;
   backend::RankOptions& ranks;
+  const KernelTellers& tellers;
 };
+
+// The widths of MLPs are all that ranks' parts differ in (model/shard.h), and with them their kernels: of
+// ranks with the same ones the first tells.
+KernelTellers kernel_tellers(const std::vector<RankProgram>& programs) {
+  using Widths = std::array<std::int64_t, 3>;
+  std::map<Widths, std::vector<int>, std::greater<>> ranks_of;
+  for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+    const checkpoint::ModelConfig& config = programs[rank].part->config;
+    const checkpoint::MoeConfig moe = config.moe.value_or(checkpoint::MoeConfig{});
+    ranks_of[{config.dense_intermediate_size, moe.intermediate_size, moe.shared_intermediate_size}].push_back(
+        static_cast<int>(rank));
+  }
+  KernelTellers out(programs.size());
+  for (const auto& [widths, ranks] : ranks_of)
+    out[static_cast<std::size_t>(ranks.front())] =
+        ranks_of.size() == 1 ? std::string() : backend::names_of_ranks(ranks);
+  return out;
+}
 
 // Rank 0 of several machines, on a GPU or a simulated one: its kernels meet the others' through the
 // collective.
 std::shared_ptr<backend::Backend> make_first_machine(const RankMaking& making,
                                                      const std::shared_ptr<backend::Collective>& collective,
                                                      NodeRoom& room) {
-  const auto& [model, options, capacity, progress, listener, out, ranks] = making;
+  const auto& [model, options, capacity, progress, listener, out, ranks, tellers] = making;
   const backend::PartOf part{0, options.tp};
   const auto all = open_node_machine(options.backend, part, 0);
   room.collective = choose_collective(options, listener);
@@ -147,6 +170,7 @@ std::shared_ptr<backend::Backend> make_first_machine(const RankMaking& making,
   room.machine = machine_words(*all->machines.front());
   backend::GpuOptions gpu = gpu_options(options, model, progress, listener, *all->machines.front());
   gpu.load.report = &out.load;
+  gpu.on_new_shape = tell_kernels(options, *tellers.front());  // the others' are told nowhere
   // Others of this machine may be on the same GPU.
   kernels::Memory& memory = all->machines.front()->memory();
   out.rooms =
@@ -161,7 +185,7 @@ std::shared_ptr<backend::Backend> make_first_machine(const RankMaking& making,
 }
 
 MakeRank node_rank_maker(const RankMaking& making) {
-  const auto& [model, options, capacity, progress, listener, out, ranks] = making;
+  const auto& [model, options, capacity, progress, listener, out, ranks, tellers] = making;
   const auto collective = backend::make_host_collective(options.tp, ranks.patience);
   NodeRoom room{.capacity = capacity, .machine = {}, .collective = {}};
   const std::shared_ptr<backend::Backend> here =
@@ -177,7 +201,7 @@ MakeRank node_rank_maker(const RankMaking& making) {
 }
 
 MakeRank rank_maker(const RankMaking& making) {
-  const auto& [model, options, capacity, progress, listener, out, ranks] = making;
+  const auto& [model, options, capacity, progress, listener, out, ranks, tellers] = making;
   if (options.backend == "sim") ranks.patience = std::chrono::hours(1);
   if (options.nodes) return node_rank_maker(making);
   if (!on_machine(options.backend)) {
@@ -199,13 +223,12 @@ MakeRank rank_maker(const RankMaking& making) {
     return kernels::GpuMemory{memory.free_bytes(), memory.total_bytes()};
   });
   out.devices = all->devices;
-  return [&out = out, all, gpu](int rank) {
+  return [&out = out, &options = options, all, gpu, tellers = tellers](int rank) {
     backend::GpuOptions mine = gpu;
     mine.room = out.rooms[static_cast<std::size_t>(rank)];
-    if (rank == 0)
-      mine.load.report = &out.load;
-    else
-      mine.on_new_shape = nullptr;  // all ranks run the same kernels
+    if (rank == 0) mine.load.report = &out.load;
+    const std::optional<std::string>& whose = tellers[static_cast<std::size_t>(rank)];
+    mine.on_new_shape = whose ? tell_kernels(options, *whose) : nullptr;
     return make_machine_rank(all, static_cast<std::size_t>(rank), std::move(mine));
   };
 }
@@ -215,15 +238,20 @@ std::unique_ptr<backend::Prepared> prepare_all_ranks(const OpenModel& model, con
                                                      checkpoint::LoadProgress& progress,
                                                      const Listener& listener, PreparedModel& out) {
   if (options.experts == "auto")
-    if (const std::string why = choose_expert_sharding(model.config, model.bound.weights, options.tp).why;
-        !why.empty())
-      listener.fact(why);
+    if (const std::string said = expert_sharding_words(model.config, model.bound.weights, options.tp);
+        !said.empty())
+      listener.fact(said);
+  std::vector<RankProgram> programs;
+  for (int rank = 0; rank < options.tp; ++rank)
+    programs.push_back(rank_program(model, options, rank, out.activations.activations));
+  const KernelTellers tellers = kernel_tellers(programs);
   backend::RankOptions ranks_options;
-  const MakeRank make = rank_maker({model, options, capacity, progress, listener, out, ranks_options});
+  const MakeRank make =
+      rank_maker({model, options, capacity, progress, listener, out, ranks_options, tellers});
   std::vector<backend::Rank> ranks;
   std::uint64_t bytes = 0;
   for (int rank = 0; rank < options.tp; ++rank) {
-    RankProgram made = rank_program(model, options, rank, out.activations.activations);
+    RankProgram& made = programs[static_cast<std::size_t>(rank)];
     if (rank == 0 || !options.nodes) bytes += checkpoint::stored_bytes(made.part->weights);
     ranks.push_back({make(rank), std::move(made.program), std::move(made.part)});
   }
@@ -331,11 +359,8 @@ RankProgram rank_program(const OpenModel& model, const BackendOptions& options, 
   if (options.tp == 1) {
     out.program = model::build_program(model.config, model.bound.weights, activations);
   } else {
-    model::ExpertSharding sharding = parse_expert_sharding(options.experts);
-    if (sharding == model::ExpertSharding::automatic)
-      sharding = choose_expert_sharding(model.config, model.bound.weights, options.tp).sharding;
-    out.part = std::make_shared<const model::ModelShard>(
-        model::shard_model(model.config, model.bound.weights, {rank, options.tp}, sharding));
+    out.part = std::make_shared<const model::ModelShard>(model::shard_model(
+        model.config, model.bound.weights, {rank, options.tp}, parse_expert_sharding(options.experts)));
     out.program = model::build_program(*out.part, activations);
   }
   take_fp8_rows(out.program, options, activations);

@@ -331,7 +331,7 @@ TEST_F(CheckpointCommands, RanksOnSimulatedGpusAreWithinTheBounds) {
   EXPECT_TRUE(contains(result.out, "fine: everything within its bound")) << result.out;
   for (const char* line :
        {"fourfold: memory: rank 0 ", "fourfold: memory: rank 1 ", " MB of GPU 1: ", "exchange of ranks ",
-        "--experts auto: by column (tp); in a step of 1, 8 and 64 rows"})
+        "--experts auto: by column (tp), as wherever their width can be cut; in a step of 1, 8 and 64 rows"})
     EXPECT_TRUE(contains(result.out, line)) << line << " is not in " << result.out;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/run_command.h"
 #include "library/rank_machines.h"
 #include "tests/cli_model/support.h"
+#include "tests/model/made_models.h"
 
 namespace fourfold::cli {
 namespace {
@@ -53,6 +54,34 @@ TEST(GpuOptions, KvIsFp8WhereItIsKnown) {
   options = run_ids("sim");
   options.generation.backend.memory_fraction = 1.5;
   hint_of(Code::invalid_request, {"--memory-fraction 1.5"}, options);
+}
+
+// Three records of 64 columns on two ranks: each has kernels of its own width, and says which. Ranks with the
+// same widths say it once.
+TEST(GpuOptions, RanksOfOtherWidthsTellTheirKernels) {
+  checkpoint::TempFolder temp;
+  const auto said_of = [&](std::int64_t width) {
+    checkpoint::ModelShape shape = checkpoint::find_shape("tiny-gpt-oss-odd");
+    shape.intermediate = width;
+    const auto folder = temp.path() / format("{}", width);
+    model::make_model(folder, shape, "bf16");
+    RunOptions options = run_ids("sim");
+    options.model = folder.string();
+    options.generation.max_tokens = 1;
+    options.generation.backend.tp = 2;
+    options.generation.backend.explain = true;
+    Captured captured;
+    EXPECT_EQ(run_run(options, captured.console), kFine);
+    return captured.err.str();
+  };
+  const std::string uneven = said_of(192);
+  for (const char* line :
+       {"fourfold: rank 0: step of 3 prompt rows", "fourfold: rank 1: step of 3 prompt rows"})
+    EXPECT_TRUE(contains(uneven, line)) << uneven;
+  EXPECT_TRUE(contains(uneven, "the busiest of 2 ranks")) << uneven;
+  const std::string even = said_of(128);
+  EXPECT_TRUE(contains(even, "fourfold: step of 3 prompt rows")) << even;
+  EXPECT_FALSE(contains(even, "rank 1: step of")) << even;
 }
 
 // Each GPU is asked for its own memory; ranks that share one have a share of it.
