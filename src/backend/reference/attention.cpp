@@ -42,7 +42,8 @@ void write_kv(const KvCache& cache, const PageTable& table, std::int64_t positio
 
 namespace {
 
-// Positions side by side: each sum is added up in the order that dot() has, without waiting for its neighbours.
+// Positions side by side: each sum is added up in the order that dot() has, without waiting for its
+// neighbours.
 constexpr std::size_t kTogether = 8;
 
 // Columns of `from` at the rows seen.
