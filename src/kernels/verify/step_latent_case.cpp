@@ -127,19 +127,28 @@ struct LatentInputs {
 template <class RoundingsAt>
 void check_attended(StepRun& run, const LatentInputs& in, const std::uint16_t* out,
                     const RoundingsAt& roundings_at) {
-  for (std::size_t i = 0; i < in.shape.parts.size(); ++i)
+  const auto width = static_cast<std::size_t>(in.width);
+  for (std::size_t i = 0; i < in.shape.parts.size(); ++i) {
+    // Read once: every row and head asks for all of it, twice.
+    std::vector<float> numbers;
+    numbers.reserve(static_cast<std::size_t>(in.shape.parts[i].last() + 1) * width);
+    for (int p = 0; p <= in.shape.parts[i].last(); ++p)
+      for (int d = 0; d < in.width; ++d) numbers.push_back(in.cache.number(in.batch.pages[i], p, d));
     for (const int r : run.sample(in.shape.parts[i].rows, 6))
       for (const int h : run.sample(in.shape.heads, 4)) {
         const int position = in.shape.parts[i].context + r;
         const auto want = mla::attended(
             in.query.data() + in.at(i, r, h, in.width), in.latent, in.width, in.scale_at(position), position,
-            [&](int p, int d) { return in.cache.number(in.batch.pages[i], p, d); },
+            [&](int p, int d) {
+              return numbers[static_cast<std::size_t>(p) * width + static_cast<std::size_t>(d)];
+            },
             roundings_at(position, in.width));
         const auto got = run.written(out + in.at(i, r, h, in.latent), static_cast<std::size_t>(in.latent));
         for (int d = 0; d < in.latent; ++d)
           run.compare_bound(bf16_value(got[static_cast<std::size_t>(d)]),
                             want[static_cast<std::size_t>(d)].value, want[static_cast<std::size_t>(d)].error);
       }
+  }
 }
 
 // All heads of DeepSeek-V3, and those of a rank of eight.
