@@ -188,7 +188,7 @@ LARGE = "tests/tidy/large.txt"
 
 
 def exceptions(tree, list_path):
-    """{path: its line in the list}; a path that ends in / stands for all below it."""
+    """{path: its line in the list}; a path that ends in / stands for all below it, a * for any name."""
     lines = {}
     if list_path in tree.paths:
         for number, line in enumerate(tree.text(list_path).splitlines(), 1):
@@ -198,13 +198,17 @@ def exceptions(tree, list_path):
             lines[path] = number
             if not reason.strip():
                 tree.find(list_path, number, "a line is path: reason")
-            if not path.endswith("/") and path not in tree.paths:
+            if not path.endswith("/") and not any(is_named(one, path) for one in tree.paths):
                 tree.find(list_path, number, f"{path} does not exist; remove the line")
     return lines
 
 
+def is_named(path, name):
+    return path == name or "*" in name and re.fullmatch(re.escape(name).replace(r"\*", "[^/]*"), path) is not None
+
+
 def is_below(path, lines):
-    return any(name.endswith("/") and path.startswith(name) for name in lines)
+    return any(name.endswith("/") and path.startswith(name) or is_named(path, name) for name in lines)
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------

@@ -134,6 +134,15 @@ class Tidy(unittest.TestCase):
                    src__plan__third_dot_cpp="int third();\n",
                    tests__tidy__without_test_dot_txt="src/plan/new/: being built\n")
 
+    def test_an_exception_for_a_name_in_any_folder(self):
+        everywhere = {"tests__tidy__without_test_dot_txt": "src/plan/*/make.cpp: made and read\n"}
+        self.assertEqual(self.run_tidy(src__plan__new__make_dot_cpp="int other();\n", **everywhere)[0], 0)
+        self.finds("no tests/plan/other_test.cpp", src__plan__new__make_dot_cpp="int other();\n",
+                   src__plan__new__other_dot_cpp="int third();\n", **everywhere)
+        self.finds("no tests/plan/make_test.cpp", src__plan__new__make_dot_cpp="int other();\n",
+                   src__plan__new__old__make_dot_cpp="int third();\n", **everywhere)
+        self.finds("src/plan/*/make.cpp does not exist", **everywhere)
+
     def test_an_exception_that_is_over(self):
         self.finds("has a test now", tests__tidy__without_test_dot_txt="src/plan/page.cpp: said elsewhere\n")
 
