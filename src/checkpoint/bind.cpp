@@ -67,10 +67,7 @@ BoundModel bind_model(const Checkpoint& checkpoint, const ModelConfig& config) {
   if (model.weights.mtp)
     visit_mtp(*model.weights.mtp, [](TensorRole, auto&... matrices) { ((matrices.of_mtp = true), ...); });
   model.skipped = pool.skip_unused();
-  for (const TensorPool::Folded& folded : pool.folded()) {
-    model.folded.push_back(folded.name);
-    model.memory.push_back(folded.values);
-  }
+  model.folded = pool.folded();
   pool.finish();
   return model;
 }

@@ -2,22 +2,20 @@
 // tensors present. Whatever is missing, misshapen or left over is one error that lists it.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "checkpoint/hf_config.h"
 #include "checkpoint/shard_index.h"
+#include "checkpoint/tensor_pool.h"
 #include "checkpoint/weights.h"
 
 namespace fourfold::checkpoint {
 
 struct BoundModel {
   ModelWeights weights;
-  std::vector<std::string> skipped;  // tensors that are known and not used, by pattern and count
-  // Matrices that were stored as a product (NVFP4_AWQ), multiplied out: their names, and where they are.
-  std::vector<std::string> folded;
-  std::vector<std::shared_ptr<const float[]>> memory;
+  std::vector<std::string> skipped;        // tensors that are known and not used, by pattern and count
+  std::vector<TensorPool::Folded> folded;  // what was stored as a product (NVFP4_AWQ), multiplied out
 };
 
 // Reads scalar and vector tensors, and of the matrices those with factors for their columns alone. Throws

@@ -158,7 +158,7 @@ void fold_input_factors(TensorPool& pool, const TensorView& factors, Matrix& mat
   }
   matrix.storage = F32Storage{{values.get(), count}};
   matrix.source = nullptr;
-  pool.keep({std::string(matrix.name), values});
+  pool.keep({std::string(matrix.name), values, {values.get(), count}});
 }
 
 void bind_model_opt(TensorPool& pool, const std::string& module, const TensorView* weight, Matrix& matrix) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,8 @@ class TensorPool {
   // A matrix that is made here and not in the files, for as long as the model is bound.
   struct Folded {
     std::string name;
-    std::shared_ptr<const float[]> values;
+    std::shared_ptr<const float[]> memory;
+    std::span<const float> values;  // there
   };
   void keep(Folded folded) { folded_.push_back(std::move(folded)); }
   const std::vector<Folded>& folded() const { return folded_; }

@@ -37,12 +37,12 @@ OpenModel::OpenModel(std::filesystem::path model_folder)
 void mention_contents(const OpenModel& model, const Listener& listener) {
   for (const std::string& field : model.config.unknown_fields)
     listener.notice(fourfold::format("config.json: the field '{}' is not known; it was not used", field));
-  const std::vector<std::string>& names = model.bound.folded;
-  if (names.empty()) return;
+  const auto& folded = model.bound.folded;
+  if (folded.empty()) return;
   listener.notice(
       fourfold::format("{} matrices (the first: {}) are stored as NVFP4 with factors for their inputs "
                        "(pre_quant_scale, AWQ); they were multiplied out and are no longer NVFP4",
-                       names.size(), names.front()));
+                       folded.size(), folded.front().name));
 }
 
 engine::ModelLimits limits_of(const OpenModel& model) {

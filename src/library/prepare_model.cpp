@@ -77,34 +77,34 @@ std::string percent(double share) {
   return out;
 }
 
-// What a GPU's rounding of NVFP4_AWQ's products costs; --dense has them in its own report.
+// What a GPU's rounding of NVFP4_AWQ's products costs; --dense has them in its own report. Of each tensor
+// once, however many matrices of the model are parts of it.
 void mention_folded(const OpenModel& model, const BackendOptions& options, const Listener& listener) {
-  const std::vector<std::string>& names = model.bound.folded;
-  if (names.empty() || !on_machine(options.backend) || options.dense != "keep") return;
-  double squares = 0, off_squares = 0;
-  checkpoint::for_each_matrix(model.bound.weights, [&](const checkpoint::Matrix& matrix) {
-    const auto* stored = std::get_if<checkpoint::F32Storage>(&matrix.storage);
-    if (stored == nullptr || std::ranges::find(names, matrix.name) == names.end()) return;
-    struct Row {
-      double squares = 0, off_squares = 0;
-    };
-    std::vector<Row> rows(static_cast<std::size_t>(matrix.rows));
-    const std::size_t columns = stored->values.size() / rows.size();
-    parallel_for(matrix.rows, 64, [&](std::int64_t begin, std::int64_t end) {
-      for (auto row = static_cast<std::size_t>(begin); row < static_cast<std::size_t>(end); ++row)
-        for (const float value : stored->values.subspan(row * columns, columns)) {
-          const double wanted = value, off = static_cast<double>(to_float(to_bf16(value))) - wanted;
-          rows[row].squares += wanted * wanted;
-          rows[row].off_squares += off * off;
-        }
+  const auto& folded = model.bound.folded;
+  if (folded.empty() || !on_machine(options.backend) || options.dense != "keep") return;
+  constexpr std::int64_t kAtOnce = 1 << 16;
+  struct Sums {
+    double squares = 0, off_squares = 0;
+  };
+  Sums all;
+  for (const checkpoint::TensorPool::Folded& tensor : folded) {
+    const auto count = static_cast<std::int64_t>(tensor.values.size());
+    std::vector<Sums> pieces(static_cast<std::size_t>((count + kAtOnce - 1) / kAtOnce));
+    parallel_for(count, kAtOnce, [&](std::int64_t begin, std::int64_t end) {
+      Sums& sums = pieces[static_cast<std::size_t>(begin / kAtOnce)];
+      for (const float value : tensor.values.subspan(begin, end - begin)) {
+        const double wanted = value, off = static_cast<double>(to_float(to_bf16(value))) - wanted;
+        sums.squares += wanted * wanted;
+        sums.off_squares += off * off;
+      }
     });
-    for (const Row& row : rows) squares += row.squares, off_squares += row.off_squares;
-  });
+    for (const Sums& sums : pieces) all.squares += sums.squares, all.off_squares += sums.off_squares;
+  }
   listener.fact(
       fourfold::format("NVFP4_AWQ, multiplied out and held as bf16: relative RMS error of the "
                        "weights: {} ({} {})",
-                       percent(squares == 0 ? 0 : std::sqrt(off_squares / squares)), names.size(),
-                       names.size() == 1 ? "matrix" : "matrices"));
+                       percent(all.squares == 0 ? 0 : std::sqrt(all.off_squares / all.squares)),
+                       folded.size(), folded.size() == 1 ? "matrix" : "matrices"));
 }
 
 // What quantising at load cost: asked for, so not a notice.

@@ -5,6 +5,7 @@
 #include "base/nvfp4.h"
 #include "checkpoint/load_matrix.h"
 #include "tests/checkpoint/opened.h"
+#include "tests/checkpoint/store_nvfp4.h"
 #include "tests/checkpoint/support.h"
 
 namespace fourfold::checkpoint {
@@ -171,27 +172,6 @@ TEST(Bind, LongListsAreCutAndCounted) {
                [&] { opened.bind(); });
 }
 
-// Stores a matrix of the model as NVFP4 under either convention.
-void store_nvfp4(TinyModel& model, const std::string& module, std::int64_t rows, std::int64_t columns,
-                 bool compressed) {
-  const Nvfp4Matrix matrix =
-      quantize_nvfp4_weights(values_of(model.tensor(module + ".weight")), rows, columns);
-  model.remove(module + ".weight");
-  const std::string codes(reinterpret_cast<const char*>(matrix.codes.data()), matrix.codes.size());
-  const float modelopt = matrix.global_scale;
-  const auto number = [](float value) { return bytes_of(std::vector<float>{value}); };
-  // The front keeps the four-byte numbers aligned.
-  auto& tensors = model.tensors;
-  if (compressed) {
-    tensors.insert(tensors.begin(), {module + ".weight_global_scale", "F32", {1}, number(1.0f / modelopt)});
-    tensors.insert(tensors.begin(), {module + ".input_global_scale", "F32", {1}, number(336.0f)});
-  } else {
-    tensors.insert(tensors.begin(), {module + ".weight_scale_2", "F32", {}, number(modelopt)});
-  }
-  tensors.push_back({module + (compressed ? ".weight_packed" : ".weight"), "U8", {rows, columns / 2}, codes});
-  tensors.push_back({module + ".weight_scale", "F8_E4M3", {rows, columns / 16}, bytes_of(matrix.scales)});
-}
-
 TEST(Bind, TheTwoNvfp4ConventionsMeanTheSame) {
   const std::string module = "model.layers.1.mlp.experts.0.up_proj";
   TinyModel model = tiny_qwen3_moe();
@@ -235,7 +215,7 @@ TEST(Bind, FactorsOfInputsAreMultipliedIn) {
   const BoundModel bound = opened.bind();
   EXPECT_EQ(down(bound), wanted);
   EXPECT_EQ(format_of(std::get<GatedMlp>(bound.weights.layers[0].mlp).down), MatrixFormat::f32);
-  EXPECT_EQ(bound.folded, std::vector<std::string>{module + ".weight"});
+  EXPECT_EQ(bound.folded.at(0).name, module + ".weight");
 
   TinyModel wrong = model;
   factors[1] = std::numeric_limits<float>::infinity();
@@ -250,6 +230,19 @@ TEST(Bind, FactorsOfInputsAreMultipliedIn) {
                        {expert + ".pre_quant_scale", "F32", {32}, bytes_of(std::vector<float>(32, 1.0f))});
   expect_error(Code::unsupported_model, {expert + ".pre_quant_scale", "NVFP4_AWQ", "memory"},
                [&] { Opened(model).bind(); });
+}
+
+// Once for a tensor, whose rows are two matrices.
+TEST(Bind, FactorsOfInputsAreMultipliedInOnce) {
+  const std::string module = "model.layers.0.self_attn.kv_b_proj";
+  TinyModel model = tiny_deepseek();
+  store_nvfp4(model, module, 28, 16, false);
+  const std::vector<float> factors(16, 1.25f);
+  model.tensors.insert(model.tensors.begin(), {module + ".pre_quant_scale", "F32", {16}, bytes_of(factors)});
+  const Opened opened(model);
+  const BoundModel bound = opened.bind();
+  EXPECT_EQ(bound.folded.at(0).values.size(), 28u * 16);
+  EXPECT_EQ(bound.folded.size(), 1u);
 }
 
 // MXFP4 under either convention's names: a byte for 32 columns, no scale above it.
