@@ -43,7 +43,7 @@ if(FOURFOLD_HAS_MODEL_FLOOR)
   target_link_libraries(fourfold_checkpoint_write PUBLIC fourfold_checkpoint)
   # A whole library in one file, whose warnings are not ours.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/json/boost_json.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  # tests/registered_family has a list of its own in its place: nothing else may be in its object.
+  # tests/registered_family has a longer copy in its place: nothing else may be in its object.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/checkpoint/family.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   # What quantize writes names the program that wrote it.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/checkpoint/write/storage_scheme.cpp PROPERTIES

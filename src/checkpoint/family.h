@@ -24,21 +24,4 @@ struct Family {
   const FamilyMaker* maker;  // of such models, for tests and benches
 };
 
-// A line each: all that is known of a folder of families/ outside of it.
-#define FOURFOLD_FAMILIES(FAMILY)       \
-  FAMILY(kQwen35, kQwen35Maker)         \
-  FAMILY(kQwen3Next, kQwen3NextMaker)   \
-  FAMILY(kQwen3Moe, kQwen3MoeMaker)     \
-  FAMILY(kGlm4Moe, kGlm4MoeMaker)       \
-  FAMILY(kMiniMaxM2, kMiniMaxM2Maker)   \
-  FAMILY(kGptOss, kGptOssMaker)         \
-  FAMILY(kDeepseekV3, kDeepseekV3Maker) \
-  FAMILY(kMistral4, kMistral4Maker)
-
-#define FOURFOLD_DECLARE(family, maker) \
-  extern const Family family;           \
-  extern const FamilyMaker maker;
-FOURFOLD_FAMILIES(FOURFOLD_DECLARE)
-#undef FOURFOLD_DECLARE
-
 }  // namespace fourfold::checkpoint

@@ -85,7 +85,7 @@ void expect_walks(const checkpoint::ModelShape& shape, WeightFormat dense, const
 // with the advice that is walked here.
 model::Activations walked_activations(const checkpoint::ModelShape& shape, const plan::ArchFacts& arch,
                                       WeightFormat dense) {
-  if (shape.family == &checkpoint::kGptOss && dense == WeightFormat::nvfp4) return model::Activations::w4a16;
+  if (shape.family->name == "gpt-oss" && dense == WeightFormat::nvfp4) return model::Activations::w4a16;
   return library::served_activations(arch);
 }
 

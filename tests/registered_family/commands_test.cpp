@@ -16,7 +16,6 @@
 #include "cli/quantize_command.h"
 #include "tests/checkpoint/support.h"
 #include "tests/cli/support.h"
-#include "tests/model/made_up_family/pebble.h"
 #include "tests/model/made_up_family/twin.h"
 
 namespace fourfold::cli {

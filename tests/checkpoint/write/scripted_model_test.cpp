@@ -30,7 +30,7 @@ TEST(ScriptedModel, ItIsAnOrdinaryCheckpoint) {
   const auto folder = make(temp, "model", script_of(100));
   const Checkpoint checkpoint(folder);
   const ModelConfig config = read_model_config(folder);
-  EXPECT_EQ(config.family, &kQwen35);
+  EXPECT_EQ(config.family->name, "Qwen3.5");
   EXPECT_EQ(config.position_limit, 65536);
   EXPECT_TRUE(config.unknown_fields.empty());
   const BoundModel model = bind_model(checkpoint, config);

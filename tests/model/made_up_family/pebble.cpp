@@ -1,6 +1,8 @@
-#include "tests/model/made_up_family/pebble.h"
-
+// A family that nobody released, as docs/adding-a-model.md adds one: attention with biases and without norms,
+// RoPE on half of each head, the first layers dense, then experts behind a router of sigmoids beside a shared
+// one. It computes what GLM-4 MoE does, under names of its own.
 #include "base/format.h"
+#include "checkpoint/family.h"
 #include "checkpoint/write/tensor_list.h"
 
 namespace fourfold::checkpoint {
@@ -125,6 +127,6 @@ constinit const FamilyMaker kPebbleMaker{plan, write_config, kTiny, {}};
 
 }  // namespace
 
-constinit const Family kPebble{"Pebble", kTypes, read_config, bind, &kPebbleMaker};
+extern constinit const Family kPebble{"Pebble", kTypes, read_config, bind, &kPebbleMaker};
 
 }  // namespace fourfold::checkpoint

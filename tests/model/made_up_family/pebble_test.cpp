@@ -1,11 +1,15 @@
 // A family is a config reader, a binder and a maker: this one is added in this folder, and nothing else knows
 // of it. It computes what GLM-4 MoE does, so that is what it is held against; commands are in
 // tests/registered_family.
-#include "tests/model/made_up_family/pebble.h"
 #include "backend/cpu/cpu.h"
+#include "checkpoint/family.h"
 #include "tests/checkpoint/tiny_model.h"
 #include "tests/model/made_up_family/twin.h"
 #include "tests/model/support.h"
+
+namespace fourfold::checkpoint {
+extern const Family kPebble;
+}
 
 namespace fourfold::model {
 namespace {

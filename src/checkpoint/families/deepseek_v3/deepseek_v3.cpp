@@ -5,6 +5,10 @@
 #include "checkpoint/family.h"
 
 namespace fourfold::checkpoint {
+
+extern const FamilyMaker kDeepseekV3Maker, kMistral4Maker;  // make.cpp
+extern const Family kMistral4;
+
 namespace {
 
 void read_latent(ConfigFields& from, ModelConfig& config) {
@@ -78,7 +82,8 @@ constexpr std::string_view kMistralTypes[] = {"mistral4"};
 
 }  // namespace
 
-constinit const Family kDeepseekV3{"DeepSeek-V3", kTypes, read_deepseek_config, bind, &kDeepseekV3Maker};
-constinit const Family kMistral4{"Mistral-Small-4", kMistralTypes, read_config, bind, &kMistral4Maker};
+extern constinit const Family kDeepseekV3{"DeepSeek-V3", kTypes, read_deepseek_config, bind,
+                                          &kDeepseekV3Maker};
+extern constinit const Family kMistral4{"Mistral-Small-4", kMistralTypes, read_config, bind, &kMistral4Maker};
 
 }  // namespace fourfold::checkpoint

@@ -314,7 +314,7 @@ constexpr ModelShape kPublishedMistral[] = {
 
 }  // namespace
 
-constinit const FamilyMaker kDeepseekV3Maker{plan, write_config, kTiny, kPublished};
-constinit const FamilyMaker kMistral4Maker{plan, write_config, kTinyMistral, kPublishedMistral};
+extern constinit const FamilyMaker kDeepseekV3Maker{plan, write_config, kTiny, kPublished};
+extern constinit const FamilyMaker kMistral4Maker{plan, write_config, kTinyMistral, kPublishedMistral};
 
 }  // namespace fourfold::checkpoint

@@ -35,6 +35,7 @@ constexpr std::string_view kTypes[] = {"glm4_moe"};
 
 }  // namespace
 
-constinit const Family kGlm4Moe{"GLM-4 MoE", kTypes, read_config, bind, &kGlm4MoeMaker};
+extern const FamilyMaker kGlm4MoeMaker;  // make.cpp
+extern constinit const Family kGlm4Moe{"GLM-4 MoE", kTypes, read_config, bind, &kGlm4MoeMaker};
 
 }  // namespace fourfold::checkpoint

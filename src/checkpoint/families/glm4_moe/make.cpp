@@ -150,6 +150,6 @@ constexpr ModelShape kPublished[] = {
 
 }  // namespace
 
-constinit const FamilyMaker kGlm4MoeMaker{plan, write_config, kTiny, kPublished};
+extern constinit const FamilyMaker kGlm4MoeMaker{plan, write_config, kTiny, kPublished};
 
 }  // namespace fourfold::checkpoint

@@ -148,6 +148,7 @@ constexpr std::string_view kTypes[] = {"gpt_oss"};
 
 }  // namespace
 
-constinit const Family kGptOss{"gpt-oss", kTypes, read_config, bind, &kGptOssMaker};
+extern const FamilyMaker kGptOssMaker;  // make.cpp
+extern constinit const Family kGptOss{"gpt-oss", kTypes, read_config, bind, &kGptOssMaker};
 
 }  // namespace fourfold::checkpoint

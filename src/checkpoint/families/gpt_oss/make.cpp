@@ -158,7 +158,7 @@ constexpr ModelShape kPublished[] = {
 
 }  // namespace
 
-constinit const FamilyMaker kGptOssMaker{
+extern constinit const FamilyMaker kGptOssMaker{
     .plan = plan, .write_config = write_config, .tiny = kTiny, .published = kPublished, .mxfp4_blocks = true};
 
 }  // namespace fourfold::checkpoint

@@ -100,6 +100,6 @@ constexpr ModelShape kPublished[] = {
 
 }  // namespace
 
-constinit const FamilyMaker kMiniMaxM2Maker{plan, write_config, kTiny, kPublished};
+extern constinit const FamilyMaker kMiniMaxM2Maker{plan, write_config, kTiny, kPublished};
 
 }  // namespace fourfold::checkpoint

@@ -75,6 +75,7 @@ constexpr std::string_view kTypes[] = {"minimax_m2"};
 
 }  // namespace
 
-constinit const Family kMiniMaxM2{"MiniMax-M2", kTypes, read_config, bind, &kMiniMaxM2Maker};
+extern const FamilyMaker kMiniMaxM2Maker;  // make.cpp
+extern constinit const Family kMiniMaxM2{"MiniMax-M2", kTypes, read_config, bind, &kMiniMaxM2Maker};
 
 }  // namespace fourfold::checkpoint

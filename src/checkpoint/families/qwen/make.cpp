@@ -1,6 +1,7 @@
 // Models of Qwen3.5, Qwen3-Next and Qwen3-MoE to be made: tensors and config.json.
 #include "base/format.h"
 #include "base/published_shapes.h"
+#include "checkpoint/families/qwen/qwen.h"
 #include "checkpoint/write/tensor_list.h"
 
 namespace fourfold::checkpoint {

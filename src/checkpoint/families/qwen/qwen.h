@@ -3,10 +3,17 @@
 
 #include "checkpoint/binder.h"
 #include "checkpoint/config_fields.h"
+#include "checkpoint/family.h"
 
-namespace fourfold::checkpoint::qwen {
+namespace fourfold::checkpoint {
+
+extern const Family kQwen35, kQwen3Next, kQwen3Moe;                      // tensors.cpp
+extern const FamilyMaker kQwen35Maker, kQwen3NextMaker, kQwen3MoeMaker;  // make.cpp
+
+namespace qwen {
 
 void read_config(ConfigFields& from, ModelConfig& config);
 ModelWeights bind(Binder& binder);
 
-}  // namespace fourfold::checkpoint::qwen
+}  // namespace qwen
+}  // namespace fourfold::checkpoint
