@@ -113,7 +113,9 @@ TEST(MinTokens, OnAGpuTheTokensAreTheHosts) {
   // An end that is all but certain: the first token that the GPU chooses.
   request.params.logit_bias = {{3, 100}};
   for (const int drafts : {0, 2, 5})
-    if (drafts != 2 || test::wants_all()) EXPECT_EQ(run(request, drafts, false).size(), 5u) << drafts;
+    if (drafts != 2 || test::wants_all()) {
+      EXPECT_EQ(run(request, drafts, false).size(), 5u) << drafts;
+    }
 }
 
 TEST(MinTokens, BeyondMaxTokensIsRefused) {

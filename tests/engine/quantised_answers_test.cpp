@@ -86,8 +86,10 @@ TEST(Fp8Answers, AreTheSameWithDraftsOfAnFp8Layer) {
       fp8 += program.matrix(linear->weight).input == backend::InputFormat::fp8_prefill ? 1 : 0;
   EXPECT_EQ(fp8, 4) << "attention";
   const auto plain = alone(*gpu, greedy_request(prompt, 8));
-  EXPECT_EQ(alone(*gpu, greedy_request(prompt, 8, 5)), plain);
-  if (test::wants_all()) EXPECT_EQ(alone(*gpu, greedy_request(prompt, 8, 3)), plain);
+  for (const int drafts : {3, 5})
+    if (drafts == 5 || test::wants_all()) {
+      EXPECT_EQ(alone(*gpu, greedy_request(prompt, 8, drafts)), plain) << drafts;
+    }
 }
 
 // Every large matrix is NVFP4 with an input scale. A made-up MTP layer is bf16, as releases have it, so the
