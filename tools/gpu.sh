@@ -26,25 +26,22 @@ command_gpu() {
 machine_here() { nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sed -n '1s/, / (driver /p' | sed "s/$/), $(date -u +%F)/"; }
 
 # compute-sanitizer's racecheck over the proofs of verify --quick, kernel by kernel: all of them in one call are beyond its
-# memory. In a build that it can follow (bench/probes/racecheck_mbarrier.cu). What a kernel has said before is kept where
-# others are asked for by name.
+# memory. In a build that it can follow (bench/probes/racecheck_mbarrier.cu). What a kernel said before stays, with its commit,
+# until it is asked again.
 gpu_racecheck() {
   command -v compute-sanitizer >/dev/null || fail 3 "compute-sanitizer was not found; it is part of the CUDA toolkit"
   local program=build-racecheck/fourfold result=bench/results/racecheck-$card.txt kernels=("$@") kernel log new said status=0
   cmake --preset cuda -B build-racecheck -DFOURFOLD_RACECHECK=ON -DFOURFOLD_TESTS=OFF >/dev/null
   python3 tools/progress.py ninja build-racecheck "$jobs" fourfold
-  new=$(mktemp)
   if [[ ${#kernels[@]} -eq 0 ]]; then
     said=$("$program" verify --device cuda --quick --json |
       python3 -c 'import json, sys; print(*sorted({row["kernel"] for row in json.load(sys.stdin)["rows"]}), sep="\n")') ||
       fail 1 "verify --device cuda --quick --json did not say which kernels there are"
     mapfile -t kernels <<<"$said"
-  elif [[ -e $result ]]; then
-    cp "$result" "$new"
   fi
-  if [[ ! -s $new ]]; then
-    echo "# compute-sanitizer --tool racecheck fourfold verify --device cuda --quick --rows KERNEL, $(machine_here)" >"$new"
-  fi
+  new=$(mktemp)
+  echo "# compute-sanitizer --tool racecheck fourfold verify --device cuda --quick --rows KERNEL, $(machine_here)" >"$new"
+  if [[ -e $result ]]; then sed 1d "$result" >>"$new"; fi
   log=$(mktemp)
   for kernel in "${kernels[@]}"; do
     timeout 300 compute-sanitizer --tool racecheck "$program" verify --device cuda --quick --rows "$kernel" >"$log" 2>&1 || status=1

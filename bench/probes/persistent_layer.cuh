@@ -1,4 +1,4 @@
-// The second design of one user's step (docs/decisions/0049): the rows that decode_layer.cu launches, in
+// The second design of one user's step (docs/decisions/0049 and 0050): the rows that decode_layer.cu launches, in
 // kernels that stay for all layers. Where a row waits for the kernel in front, its blocks look at a counter
 // that the blocks of that stage raise when they are done. The rows are taken as they are: what differs is who
 // starts them and what they wait for, and the bits must be the graph's.

@@ -66,9 +66,8 @@ std::string expert_sharding_words(const checkpoint::ModelConfig& config,
           ? fourfold::format(", and {} if they were given out whole (ep)", sizes_of(whole))
           : fourfold::format("; {} experts cannot be given out whole to {} ranks evenly", experts, ranks);
   return fourfold::format(
-      "--experts auto: by column (tp), as wherever their width can be cut; in a step of {}, {} and {} rows "
-      "the "
-      "busiest of {} ranks is predicted to read {} of routed experts{}",
+      "--experts auto: by column (tp), as wherever their width can be cut; in a step of {}, {} and {} "
+      "rows the busiest of {} ranks is predicted to read {} of routed experts{}",
       kRows[0], kRows[1], kRows[2], ranks, sizes_of(column), instead);
 }
 

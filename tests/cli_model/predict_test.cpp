@@ -29,9 +29,15 @@ const plan::ChipRates& h200() {
   return chip;
 }
 
-enum class Class { fitted, held_out, families };
+enum class Class { fitted_layers, fitted_models, held_out, families };
 const char* name_of(Class lines) {
-  return lines == Class::fitted ? "fitted" : lines == Class::held_out ? "held out" : "families";
+  switch (lines) {
+    case Class::fitted_layers: return "fitted layers";
+    case Class::fitted_models: return "fitted models";
+    case Class::held_out: return "held out";
+    case Class::families: break;
+  }
+  return "families";
 }
 
 struct Measured {
@@ -90,7 +96,8 @@ void measured_layers(std::vector<Measured>& out) {
     for (const Fields& line : lines_of(file)) {
       const std::string shape = line.at(0).substr(1, line.at(0).size() - 2);
       out.push_back({format("layer {} {} {} {}", shape, line.at(1), line.at(2), line.at(3)),
-                     shape.starts_with("397b") ? Class::held_out : Class::fitted, std::stod(line.at(7)),
+                     shape.starts_with("397b") ? Class::held_out : Class::fitted_layers,
+                     std::stod(line.at(7)),
                      library::layer_work(*machine, layer_of(shape, line), routing_of(line), row_of(line))});
     }
 }
@@ -164,17 +171,17 @@ std::vector<Measured> all_measured() {
   std::vector<Measured> all;
   measured_layers(all);
   Steps bf16, drafts, fp8, nvfp4, large, rank;
-  add_models("model-h200-35b-bf16.csv", Class::fitted, bf16);
-  add_models("model-h200-35b-bf16-context.csv", Class::fitted, bf16);
+  add_models("model-h200-35b-bf16.csv", Class::fitted_models, bf16);
+  add_models("model-h200-35b-bf16-context.csv", Class::fitted_models, bf16);
   find_work(bf16, "35b", "keep", 1, all);
   // These were measured before nine and more rows had two launches less a layer (docs/decisions/0048).
   add_drafts(drafts);
   find_work(drafts, "35b", "keep", 1, all, {.combines_norm = false, .many_tables = false});
-  add_models("model-h200-35b-fp8.csv", Class::fitted, fp8);
+  add_models("model-h200-35b-fp8.csv", Class::fitted_models, fp8);
   find_work(fp8, "35b", "fp8", 1, all);
-  add_models("model-h200-35b-nvfp4.csv", Class::fitted, nvfp4);
+  add_models("model-h200-35b-nvfp4.csv", Class::fitted_models, nvfp4);
   find_work(nvfp4, "35b", "nvfp4", 1, all);
-  add_models("model-h200-122b-bf16.csv", Class::fitted, large);
+  add_models("model-h200-122b-bf16.csv", Class::fitted_models, large);
   find_work(large, "122b", "keep", 1, all);
   add_models("model-h200-397b-tp4-bf16.csv", Class::held_out, rank);
   find_work(rank, "397b", "keep", 4, all);
@@ -203,15 +210,18 @@ Errors errors_of(const std::vector<Measured>& all, Class lines, const plan::Chip
 }
 
 // What was wanted of the held-out lines: a median of 10 %, 95 % within 25 %. What was reached is better, and
-// these bounds are near it: the third digit is the noise of a run. Of fitted lines the median was 2.7 % until
-// launches kept their blocks apart (docs/decisions/0034): one user's steps are 3 to 15 % faster than fitted.
-// And 3.4 % until DeltaNet's prompt kernels were (docs/decisions/0041): the lines of prompts were measured
-// with slower ones, and are 5 to 13 % longer than what is predicted now. At 3.9 % they were on an H200 whose
-// memory has the 4,570 GB/s of the machines fitted to; the newest files are of one with 4,480: 4.5 %.
-bool is_as_good_as_recorded(const Errors& fitted, const Errors& held_out) {
-  return fitted.median <= 0.046 && fitted.most <= 0.17 && held_out.median <= 0.065 &&
-         held_out.within_model_error >= 0.95 && held_out.within_25 >= 0.97;
-}
+// these bounds are near it: the third digit is the noise of a run. Layers and whole models apart: models miss
+// by two to three times as much, so the middle of both moves from one kind to the other with a run. One
+// user's steps are 3 to 15 % faster than fitted since launches keep their blocks apart (docs/decisions/0034);
+// prompts were measured with slower kernels of DeltaNet (0041), and are 5 to 13 % longer than what is
+// predicted now.
+struct Recorded {
+  Errors layers, models, held_out;
+  bool is_as_good() const {
+    return layers.median <= 0.026 && models.median <= 0.068 && std::max(layers.most, models.most) <= 0.17 &&
+           held_out.median <= 0.065 && held_out.within_model_error >= 0.95 && held_out.within_25 >= 0.97;
+  }
+};
 
 TEST(Predict, ErrorsOnWhatWasMeasured) {
   const std::vector<Measured> all = all_measured();
@@ -224,12 +234,14 @@ TEST(Predict, ErrorsOnWhatWasMeasured) {
                 errors.lines, 100 * errors.median, 100 * errors.within_25, 100 * errors.most);
     return errors;
   };
-  const Errors fitted = errors_here(Class::fitted), held_out = errors_here(Class::held_out);
+  const Recorded recorded{errors_here(Class::fitted_layers), errors_here(Class::fitted_models),
+                          errors_here(Class::held_out)};
   const Errors families = errors_here(Class::families);
-  EXPECT_EQ(fitted.lines, 92u);
-  EXPECT_EQ(held_out.lines, 79u);
+  EXPECT_EQ(recorded.layers.lines, 35u);
+  EXPECT_EQ(recorded.models.lines, 57u);
+  EXPECT_EQ(recorded.held_out.lines, 79u);
   EXPECT_EQ(families.lines, 32u);
-  EXPECT_TRUE(is_as_good_as_recorded(fitted, held_out));
+  EXPECT_TRUE(recorded.is_as_good());
   // Not what was wanted (10 %, 95 %), but what it is.
   EXPECT_LE(families.median, 0.15);
   EXPECT_GE(families.within_25, 0.9);
@@ -237,8 +249,9 @@ TEST(Predict, ErrorsOnWhatWasMeasured) {
   const auto worse = [&](auto&& change) {
     plan::ChipRates chip = h200();
     change(chip);
-    return !is_as_good_as_recorded(errors_of(all, Class::fitted, chip),
-                                   errors_of(all, Class::held_out, chip));
+    return !Recorded{errors_of(all, Class::fitted_layers, chip), errors_of(all, Class::fitted_models, chip),
+                     errors_of(all, Class::held_out, chip)}
+                .is_as_good();
   };
   EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.gb_per_s *= 0.92; }));
   EXPECT_TRUE(worse([](plan::ChipRates& chip) { chip.gb_per_s *= 1.08; }));
@@ -256,7 +269,7 @@ TEST(Predict, InstructionsExplainTilesOnMma) {
   for (const Fields& line : lines_of("rows-h200-35b.csv")) {
     const std::string& row = line.at(6);
     if (!row.starts_with("moe_gemm") || row.find("w4a16-mma") == std::string::npos) continue;
-    const Measured one{row + " " + line.at(3), Class::fitted, std::stod(line.at(7)),
+    const Measured one{row + " " + line.at(3), Class::fitted_layers, std::stod(line.at(7)),
                        library::layer_work(*machine, layer_of("35b", line), routing_of(line), row)};
     std::printf("%-60s %10.1f %10.1f %+6.1f %%\n", one.line.c_str(), one.us,
                 library::work_us(one.work, h200()), 100 * one.error(h200()));

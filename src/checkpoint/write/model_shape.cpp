@@ -4,7 +4,9 @@
 
 namespace fourfold::checkpoint {
 
-static std::vector<ModelShape> listed_by_families(std::span<const ModelShape> FamilyMaker::*list) {
+namespace {
+
+std::vector<ModelShape> listed_by_families(std::span<const ModelShape> FamilyMaker::*list) {
   std::vector<ModelShape> shapes;
   for (const Family* family : known_families())
     for (ModelShape shape : family->maker->*list) {
@@ -13,6 +15,8 @@ static std::vector<ModelShape> listed_by_families(std::span<const ModelShape> Fa
     }
   return shapes;
 }
+
+}  // namespace
 
 std::span<const ModelShape> tiny_shapes() {
   static const std::vector<ModelShape> shapes = listed_by_families(&FamilyMaker::tiny);
